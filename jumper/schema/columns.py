@@ -1,0 +1,163 @@
+"""The columns of the samples: name, unit, kind, how they add up, and where they come from.
+
+``COLUMNS`` lists what is stored (cumulative counters and gauges in base units);
+``DERIVED`` lists the columns of the documents (percent, GiB, rates) that are
+computed from them and never stored. Nobody spells a column twice: collectors,
+segments, readers and documentation all take it from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["key", "counter", "gauge", "peak", "rate"]
+Over = Literal["sum", "max", "mean", "first", "none"]
+
+#: Streams of a run. The first four are the levels of the documents.
+STREAMS = {
+    "process": "the target and its whole tree: one row a tick and target",
+    "user": "all processes of the user: one row a tick",
+    "system": "the whole machine: one row a tick",
+    "slurm": "the processes of this Slurm job on this node: one row a tick",
+    "thread": "threads of the target: one row a tick and thread",
+    "monitor": "the monitor's own cost: one row a tick",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the samples.
+
+    Attributes
+    ----------
+    name : str
+    unit : str
+        Base unit: ``ns``, ``bytes``, ``1``; for derived columns the documents' unit.
+    kind : {"key", "counter", "gauge", "peak", "rate"}
+        A counter only grows; a gauge is a value at an instant; a peak is a
+        high-water mark; a rate is derived from a counter.
+    scope : tuple of str
+        Streams that carry it.
+    over_processes, over_nodes, over_time : {"sum", "max", "mean", "first", "none"}
+        How it adds up. For counters, over time, ``sum`` means: of the differences.
+    source : str
+        Where the kernel (or who else) keeps the number.
+    dtype : {"i8", "f8"}
+        Storage type in segments, little-endian 64 bit.
+    """
+
+    name: str
+    unit: str
+    kind: Kind
+    scope: tuple[str, ...]
+    over_processes: Over
+    over_nodes: Over
+    over_time: Over
+    source: str
+    dtype: Literal["i8", "f8"] = "i8"
+
+
+_TREES = ("process", "user", "slurm")
+_LEVELS = (*_TREES, "system")
+
+
+def _counter(name: str, unit: str, scope: tuple[str, ...], source: str) -> Column:
+    return Column(name, unit, "counter", scope, "sum", "sum", "sum", source)
+
+
+def _gauge(name: str, unit: str, scope: tuple[str, ...], source: str) -> Column:
+    return Column(name, unit, "gauge", scope, "sum", "sum", "max", source)
+
+
+def _key(name: str, unit: str, scope: tuple[str, ...], source: str) -> Column:
+    return Column(name, unit, "key", scope, "none", "none", "none", source)
+
+
+COLUMNS: tuple[Column, ...] = (
+    _key("mono_ns", "ns", tuple(STREAMS), "CLOCK_MONOTONIC at the start of the tick"),
+    _key("pid", "1", ("process", "thread", "monitor"), "process id of the target (of the monitor in `monitor`)"),
+    _key("tid", "1", ("thread",), "kernel thread id"),
+    _counter("cpu_ns", "ns", (*_LEVELS, "thread", "monitor"),
+             "process CPU clock of the living + cutime and cstime of who reaped the dead; "
+             "system: /proc/stat without idle and iowait; thread: schedstat"),
+    _counter("cpu_user_ns", "ns", _LEVELS, "/proc/PID/stat utime+cutime; system: /proc/stat user+nice"),
+    _counter("cpu_system_ns", "ns", _LEVELS, "/proc/PID/stat stime+cstime; system: /proc/stat system+irq+softirq"),
+    _counter("cpu_iowait_ns", "ns", ("system",), "/proc/stat iowait"),
+    _gauge("rss_bytes", "bytes", (*_TREES, "monitor"), "sum of VmRSS; shared pages count in each process"),
+    _gauge("pss_bytes", "bytes", _TREES, "sum of Pss in smaps_rollup, last reading of each process; "
+           "null while a process has none"),
+    _gauge("memory_bytes", "bytes", _LEVELS,
+           "memory in use, shared pages once: RSS less what PSS showed to be shared; system: MemTotal - MemAvailable"),
+    Column("hwm_bytes", "bytes", "peak", ("process",), "sum", "sum", "max", "sum of VmHWM of the living"),
+    _gauge("swap_bytes", "bytes", _LEVELS, "sum of VmSwap; system: SwapTotal - SwapFree"),
+    _counter("read_bytes", "bytes", (*_LEVELS, "thread"), "/proc/PID/io read_bytes (storage); system: /proc/diskstats"),
+    _counter("write_bytes", "bytes", (*_LEVELS, "thread"),
+             "/proc/PID/io write_bytes (storage); system: /proc/diskstats"),
+    _counter("read_chars", "bytes", (*_TREES, "thread"), "/proc/PID/io rchar (through system calls)"),
+    _counter("write_chars", "bytes", (*_TREES, "thread"), "/proc/PID/io wchar (through system calls)"),
+    _counter("reads", "1", _LEVELS, "/proc/PID/io syscr; system: /proc/diskstats reads completed"),
+    _counter("writes", "1", _LEVELS, "/proc/PID/io syscw; system: /proc/diskstats writes completed"),
+    _gauge("processes", "1", _LEVELS, "number of processes; system: numeric entries of /proc"),
+    _gauge("threads", "1", _TREES, "sum of num_threads"),
+    _gauge("pss_missing", "1", _TREES, "processes of a tree of several whose sharing is not known yet"),
+    _counter("net_sent_bytes", "bytes", ("system",), "/proc/net/dev without lo"),
+    _counter("net_recv_bytes", "bytes", ("system",), "/proc/net/dev without lo"),
+    _counter("net_sent_packets", "1", ("system",), "/proc/net/dev without lo"),
+    _counter("net_recv_packets", "1", ("system",), "/proc/net/dev without lo"),
+    _counter("ticks", "1", ("monitor",), "ticks taken"),
+    _counter("missed", "1", ("monitor",), "ticks of the schedule that could not be taken"),
+    Column("late_ns", "ns", "gauge", ("monitor",), "max", "max", "max", "start of this tick after its due time"),
+    _counter("pss_cpu_ns", "ns", ("monitor",), "CPU time of the thread that reads PSS (part of cpu_ns)"),
+    _counter("dropped", "1", ("monitor",), "blocks that could not be written"),
+)  # fmt: skip
+
+#: Per-core counters of the system level are named by this pattern (``cpu_0_ns``).
+PER_CORE = "cpu_{core}_ns"
+
+
+def _doc(name: str, unit: str, kind: Kind, nodes: Over, source: str) -> Column:
+    return Column(name, unit, kind, _LEVELS, "sum", nodes, "mean", source, "f8")
+
+
+DERIVED: tuple[Column, ...] = (
+    _doc("cpu_util_avg", "%", "rate", "mean", "difference of cpu_ns over time and available CPUs; system: mean of cores"),
+    _doc("cpu_util_min", "%", "rate", "mean", "lowest core"),
+    _doc("cpu_util_max", "%", "rate", "mean", "highest core"),
+    _doc("memory", "GiB", "gauge", "sum", "memory_bytes / 2**30"),
+    _doc("io_read", "bytes/s", "rate", "sum", "difference of read_bytes over time"),
+    _doc("io_write", "bytes/s", "rate", "sum", "difference of write_bytes over time"),
+    _doc("io_read_count", "1/s", "rate", "sum", "difference of reads over time"),
+    _doc("io_write_count", "1/s", "rate", "sum", "difference of writes over time"),
+    _doc("net_bytes_sent", "bytes/s", "rate", "sum", "difference of net_sent_bytes over time"),
+    _doc("net_bytes_recv", "bytes/s", "rate", "sum", "difference of net_recv_bytes over time"),
+    _doc("net_packets_sent", "1/s", "rate", "sum", "difference of net_sent_packets over time"),
+    _doc("net_packets_recv", "1/s", "rate", "sum", "difference of net_recv_packets over time"),
+)  # fmt: skip
+
+
+def stored_columns(stream: str) -> tuple[Column, ...]:
+    """Return the built-in stored columns of a stream, in storage order.
+
+    Examples
+    --------
+    >>> [c.name for c in stored_columns("thread")][:4]
+    ['mono_ns', 'pid', 'tid', 'cpu_ns']
+    """
+    return tuple(c for c in COLUMNS if stream in c.scope)
+
+
+def is_derived(name: str) -> bool:
+    """Return whether a column of a level is computed from stored ones (and so never stored).
+
+    Examples
+    --------
+    >>> is_derived("cpu_util_3"), is_derived("memory"), is_derived("my_temperature")
+    (True, True, False)
+    """
+    if name in _DERIVED_NAMES:
+        return True
+    return name.startswith("cpu_util_") and name[9:].isdigit()
+
+
+_DERIVED_NAMES = frozenset(c.name for c in DERIVED)

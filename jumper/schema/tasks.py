@@ -1,0 +1,99 @@
+"""The tasks table and the parts table: one row an attempt, and one row an attempt and node.
+
+A missing value is null, never 0. Times are by the run's reference clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Dtype = Literal["str", "int", "float", "list", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskColumn:
+    """One column of the tasks table: name, type, unit and what it means."""
+
+    name: str
+    dtype: Dtype
+    unit: str
+    meaning: str
+
+
+def _s(name: str, meaning: str) -> TaskColumn:
+    return TaskColumn(name, "str", "", meaning)
+
+
+def _i(name: str, unit: str, meaning: str) -> TaskColumn:
+    return TaskColumn(name, "int", unit, meaning)
+
+
+def _f(name: str, unit: str, meaning: str) -> TaskColumn:
+    return TaskColumn(name, "float", unit, meaning)
+
+
+TASK_COLUMNS: tuple[TaskColumn, ...] = (
+    _s("key", "Dask key; Snakemake rule[wildcards]; the command for `jumper run`"),
+    _s("attempt_id", "Dask run id; Snakemake outer.inner.repeat; rank for `jumper run`"),
+    _i("attempt", "", "1, 2, ... by start"),
+    _s("group", "Dask prefix, Snakemake rule, name of the program"),
+    _s("kind", "dask, snakemake or command"),
+    _s("span", "Dask span id"),
+    _s("layer", "Dask layer"),
+    TaskColumn("annotations", "json", "", "annotations of the scheduler, as JSON"),
+    TaskColumn("wildcards", "json", "", "Snakemake wildcards, as JSON"),
+    _s("external_id", "job id of the batch system"),
+    _s("node", "where it started"),
+    _s("worker", "worker name or address"),
+    _i("pid", "", "process that ran it"),
+    _i("thread", "", "kernel thread id that ran it"),
+    _f("queued_s", "s", "from ready to start"),
+    _i("start_ns", "UTC ns", "start by the reference clock"),
+    _i("stop_ns", "UTC ns", "stop by the reference clock"),
+    _f("wall_s", "s", "stop - start, by the monotonic clock of the node where it is known"),
+    _s("state", "done, failed, cancelled, lost"),
+    _i("exit_code", "", "exit status; negative: the signal that ended it"),
+    _s("reason", "why it ended so, where it is known"),
+    _f("cpu_s", "s", "CPU of the whole tree, reaped children included"),
+    _f("cpu_user_s", "s", "its part in user mode"),
+    _f("cpu_system_s", "s", "its part in the kernel"),
+    _i("memory_peak_bytes", "B", "the peak to decide by; findings and advice read only this"),
+    _s("memory_peak_source", "cgroup, pss, rss or hwm"),
+    _i("rss_peak_bytes", "B", "highest of tick sums and of single high-water marks: a lower bound"),
+    _i("rss_peak_upper_bytes", "B", "sum of high-water marks: an upper bound"),
+    _i("pss_peak_bytes", "B", "highest sampled sum of PSS"),
+    _i("rss_start_bytes", "B", "RSS of the process at start"),
+    _i("rss_stop_bytes", "B", "RSS of the process at stop"),
+    _i("swap_peak_bytes", "B", "highest sampled swap"),
+    _i("read_bytes", "B", "read from storage"),
+    _i("write_bytes", "B", "written to storage"),
+    _i("read_chars", "B", "read through system calls"),
+    _i("write_chars", "B", "written through system calls"),
+    _f("gpu_seconds", "s", "device-seconds busy"),
+    _i("gpu_memory_peak_bytes", "B", "highest sampled device memory"),
+    _f("energy_j", "J", "energy"),
+    _i("threads_asked", "", "threads or cores asked for"),
+    _i("memory_asked_bytes", "B", "memory asked for"),
+    _i("memory_limit_bytes", "B", "smallest limit that applied"),
+    _f("runtime_asked_s", "s", "runtime asked for"),
+    _i("input_bytes", "B", "size of the inputs"),
+    _i("processes", "", "how many processes it had, as far as seen"),
+    _i("samples", "", "ticks inside the attempt"),
+    _f("gap_s", "s", "time inside the attempt without samples (beyond 2.5 intervals)"),
+    TaskColumn("flags", "list", "", "shared, estimated, truncated, nodes 1/2, oom, ..."),
+)
+
+PART_COLUMNS: tuple[TaskColumn, ...] = tuple(
+    c
+    for c in TASK_COLUMNS
+    if c.name
+    in {
+        "key", "attempt_id", "node", "worker", "pid", "start_ns", "stop_ns", "wall_s",
+        "cpu_s", "cpu_user_s", "cpu_system_s", "memory_peak_bytes", "memory_peak_source",
+        "rss_peak_bytes", "rss_peak_upper_bytes", "pss_peak_bytes", "swap_peak_bytes",
+        "read_bytes", "write_bytes", "read_chars", "write_chars", "processes", "samples", "gap_s", "flags",
+    }
+)  # fmt: skip
+
+STATES = ("done", "failed", "cancelled", "lost")
