@@ -70,6 +70,10 @@ def _gauge(name: str, unit: str, scope: tuple[str, ...], source: str) -> Column:
     return Column(name, unit, "gauge", scope, "sum", "sum", "max", source)
 
 
+def _peak(name: str, source: str) -> Column:
+    return Column(name, "bytes", "peak", ("process",), "sum", "sum", "max", source)
+
+
 def _key(name: str, unit: str, scope: tuple[str, ...], source: str) -> Column:
     return Column(name, unit, "key", scope, "none", "none", "none", source)
 
@@ -89,7 +93,10 @@ COLUMNS: tuple[Column, ...] = (
            "null while a process has none"),
     _gauge("memory_bytes", "bytes", _LEVELS,
            "memory in use, shared pages once: RSS less what PSS showed to be shared; system: MemTotal - MemAvailable"),
-    Column("hwm_bytes", "bytes", "peak", ("process",), "sum", "sum", "max", "sum of VmHWM of the living"),
+    _peak("rss_peak_bytes", "highest rss_bytes since the previous row, early samples of new processes included"),
+    _peak("memory_peak_bytes", "highest memory_bytes since the previous row, early samples included"),
+    _peak("hwm_bytes", "sum of VmHWM of all processes that lived since the previous row: an upper bound"),
+    Column("hwm_max_bytes", "bytes", "peak", ("process",), "max", "max", "max", "largest VmHWM of a single process"),
     _gauge("swap_bytes", "bytes", _LEVELS, "sum of VmSwap; system: SwapTotal - SwapFree"),
     _counter("read_bytes", "bytes", (*_LEVELS, "thread"), "/proc/PID/io read_bytes (storage); system: /proc/diskstats"),
     _counter("write_bytes", "bytes", (*_LEVELS, "thread"),
@@ -101,6 +108,9 @@ COLUMNS: tuple[Column, ...] = (
     _gauge("processes", "1", _LEVELS, "number of processes; system: numeric entries of /proc"),
     _gauge("threads", "1", _TREES, "sum of num_threads"),
     _gauge("pss_missing", "1", _TREES, "processes of a tree of several whose sharing is not known yet"),
+    _counter("unseen_faults", "1", ("process",),
+             "page faults (cminflt of /proc/PID/stat) of children that died unseen: how much they may have touched"),
+    _counter("lost_cpu_ns", "ns", _TREES, "last seen CPU of children whose parent never collected it: a lower bound"),
     _counter("net_sent_bytes", "bytes", ("system",), "/proc/net/dev without lo"),
     _counter("net_recv_bytes", "bytes", ("system",), "/proc/net/dev without lo"),
     _counter("net_sent_packets", "1", ("system",), "/proc/net/dev without lo"),

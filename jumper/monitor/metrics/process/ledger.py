@@ -1,0 +1,169 @@
+"""Processes and their ledger: totals that neither count a dead child twice nor lose it.
+
+The kernel adds what a child used to whoever waits for it. The living are read
+parent first, so a child that dies in between is seen too little for one tick,
+never twice; what a parent has not collected yet is carried until it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from jumper.monitor.metrics.process.procfs import TICK_NS, Io, ProcFS, cpu_clock_ns
+
+#: cpu, user, system in ns; then the six counters of /proc/PID/io
+WIDTH = 9
+#: cutime and cstime are shown in whole ticks: what is missing below this is rounding
+ROUNDING_NS = 2 * TICK_NS
+#: passes that a parent gets to collect a child before it is taken as never collected
+PATIENCE = 3
+
+
+class Totals(NamedTuple):
+    """Cumulative counters of a set of processes: ns, then bytes and calls."""
+
+    cpu_ns: int
+    cpu_user_ns: int
+    cpu_system_ns: int
+    read_chars: int
+    write_chars: int
+    reads: int
+    writes: int
+    read_bytes: int
+    write_bytes: int
+
+
+class Process:
+    """One process, by (pid, start time), with its last reading.
+
+    Attributes
+    ----------
+    own : list of int
+        What it used itself (CPU) and with its reaped children (I/O).
+    dead : list of int
+        CPU of the children that it has waited for.
+    rss, hwm, anon, swap : int
+        Bytes; ``hwm`` is the highest ever seen, over exec.
+    """
+
+    __slots__ = (
+        "absorbed", "age", "anon", "cminflt", "comm", "dead", "exec_stack", "hwm", "io_ok", "minflt", "own", "pending",
+        "pid", "ppid", "rss", "start", "state", "swap", "threads",
+    )  # fmt: skip
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.ppid = 0
+        self.start = 0
+        self.state = "?"
+        self.comm = ""
+        self.threads = 1
+        self.rss = self.hwm = self.anon = self.swap = 0
+        self.minflt = self.cminflt = 0
+        self.exec_stack = 0
+        self.io_ok = False
+        self.own = [0] * WIDTH
+        self.dead = [0] * WIDTH
+        self.pending = [0] * WIDTH
+        self.absorbed: list[int] | None = None
+        self.age = 0
+
+    def read(self, fs: ProcFS) -> bool:
+        """Take a reading; False where the process is gone (or its pid is another's now).
+
+        Counters that cannot be read any more (a zombie's I/O) keep their last value.
+        """
+        stat = fs.stat(self.pid)
+        if stat is None or (self.start and stat.start != self.start):
+            return False
+        clock = cpu_clock_ns(self.pid) if fs.root == "/proc" else None
+        user, system = stat.utime * TICK_NS, stat.stime * TICK_NS
+        self.start, self.ppid, self.state, self.threads = stat.start, stat.ppid, stat.state, stat.threads
+        self.comm = stat.comm.decode("utf-8", "replace")
+        self.exec_stack = stat.stack
+        self.minflt, self.cminflt = stat.minflt, stat.cminflt
+        self.own[:3] = (clock if clock is not None else user + system, user, system)
+        self.dead[:3] = ((stat.cutime + stat.cstime) * TICK_NS, stat.cutime * TICK_NS, stat.cstime * TICK_NS)
+        if stat.state in "ZX":
+            self.rss = self.anon = self.swap = 0
+            return True
+        status = fs.status(self.pid)
+        if status is not None:
+            self.rss, self.anon, self.swap = status.rss, status.anon, status.swap
+            self.hwm = max(self.hwm, status.hwm)
+        io = fs.io(self.pid)
+        if io is not None:
+            self.take_io(io)
+        return True
+
+    def take_io(self, io: Io) -> None:
+        """Take I/O counters that were read elsewhere."""
+        self.own[3:] = io
+        self.io_ok = True
+
+    def collected(self) -> list[int]:
+        """Return the counters in which children that this process waits for appear."""
+        return self.dead[:3] + self.own[3:]
+
+    def total(self) -> list[int]:
+        """Return everything that is known to have been used by it and its dead children."""
+        return [own + dead + pending for own, dead, pending in zip(self.own, self.dead, self.pending, strict=True)]
+
+
+class Ledger:
+    """Sum the counters of a changing set of processes, monotonic.
+
+    Attributes
+    ----------
+    lost_cpu_ns : int
+        CPU of children that their parent never collected (it ignores SIGCHLD): last
+        value seen, a lower bound.
+    """
+
+    def __init__(self) -> None:
+        self.carry = [0] * WIDTH
+        self.last = [0] * WIDTH
+        self.lost_cpu_ns = 0
+
+    def settle(self, alive: dict[int, Process], gone: Iterable[Process]) -> Totals:
+        """Return the totals after one pass; ``alive`` parents first, ``gone`` since the last pass."""
+        gone = list(gone)
+        former = {process.pid: process for process in gone}
+        for process in reversed(gone):
+            used = process.total()
+            parent = alive.get(process.ppid) or former.get(process.ppid)
+            if parent is None or parent is process:
+                self._add(self.carry, used)
+            else:
+                self._add(parent.pending, used)
+                parent.age = 0
+        totals = list(self.carry)
+        for process in alive.values():
+            self._absorb(process)
+            self._add(totals, process.total())
+        totals = [max(new, old) for new, old in zip(totals, self.last, strict=True)]
+        self.last = totals
+        return Totals._make(totals)
+
+    @staticmethod
+    def _add(into: list[int], values: list[int]) -> None:
+        for index, value in enumerate(values):
+            into[index] += value
+
+    def _absorb(self, process: Process) -> None:
+        now = process.collected()
+        before, process.absorbed = process.absorbed, now
+        if not any(process.pending):
+            return
+        if before is not None:
+            process.pending = [
+                max(0, waiting - max(0, new - old))
+                for waiting, new, old in zip(process.pending, now, before, strict=True)
+            ]
+        process.age += 1
+        if process.age >= PATIENCE:
+            if process.pending[0] > ROUNDING_NS:
+                self._add(self.carry, process.pending)
+                self.lost_cpu_ns += process.pending[0]
+            process.pending = [0] * WIDTH
