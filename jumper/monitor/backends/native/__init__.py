@@ -1,0 +1,1 @@
+"""The native engine: compiled from `ext/`, optional; `jumper doctor` says whether it is there."""

@@ -1,0 +1,76 @@
+"""The optional native pieces of the build; everything else stands in pyproject.toml.
+
+Two things are compiled from ``ext/``: the extension modules of the native engine
+and the launcher program of ``jumper run``. Where that fails (no compiler, no
+Cython, no Linux) the install goes on without, and ``jumper doctor`` says so.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CCompilerError, ExecError, PlatformError
+
+SHIM_SOURCE = "ext/shim.c"
+SHIM = "jumper/monitor/_shim"
+#: The stable ABI from this version on: one wheel for all later ones. Free-threaded builds have none.
+STABLE_ABI = None if sysconfig.get_config_var("Py_GIL_DISABLED") else ("0x030B0000", "cp311")
+
+
+class BuildNative(build_ext):
+    """Build the extension modules, then the launcher beside the package that starts it."""
+
+    def run(self) -> None:
+        super().run()
+        if sys.platform.startswith("linux") and self.compiler is not None:
+            self._build_shim()
+
+    def get_outputs(self) -> list[str]:
+        shim = Path(self.build_lib, SHIM)
+        return [*super().get_outputs(), *([str(shim)] if shim.exists() else [])]
+
+    def _build_shim(self) -> None:
+        target = Path(SHIM) if self.inplace else Path(self.build_lib, SHIM)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        compiler: Any = self.compiler
+        # static: smaller, and no loader that would obey the command's LD_PRELOAD in here
+        for link in (["-static", "-s"], ["-s"]):
+            try:
+                objects = compiler.compile([SHIM_SOURCE], output_dir=self.build_temp, extra_preargs=["-O2", "-Wall"])
+                compiler.link_executable(objects, target.name, output_dir=str(target.parent), extra_postargs=link)
+                return
+            except (CCompilerError, ExecError, PlatformError) as error:
+                self.warn(f"the launcher of `jumper run` was not built ({' '.join(link)}): {error}")
+
+
+def extensions() -> list[Extension]:
+    """Return the extension modules, or none where Cython is missing."""
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    macros = [("Py_LIMITED_API", STABLE_ABI[0])] if STABLE_ABI else []
+    modules = [
+        Extension(
+            "jumper.monitor.backends.native._procfs",
+            ["ext/procfs.pyx"],
+            define_macros=macros,
+            py_limited_api=bool(STABLE_ABI),
+            optional=True,
+        )
+    ]
+    built: list[Extension] = cythonize(modules, build_dir="build/cython", language_level=3)
+    return built
+
+
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildNative},
+    options={"bdist_wheel": {"py_limited_api": STABLE_ABI[1]}} if STABLE_ABI else {},
+)
