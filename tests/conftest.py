@@ -1,0 +1,42 @@
+"""What all tests share: a spool of their own, and the markers of what a machine may lack."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep the user's spool, collectors and Slurm job out of the tests, and the tests out of them."""
+    folder = tmp_path_factory.mktemp("own")
+    monkeypatch.setenv("JUMPER_SPOOL", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    for name in [*os.environ]:
+        if name.startswith("SLURM") or name == "JUMPER_COLLECTORS":
+            monkeypatch.delenv(name)
+    yield
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium; where there is none, the test is skipped."""
+    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
+        if path := shutil.which(name):
+            return path
+    pytest.skip("no Chromium on this machine")
+
+
+@pytest.fixture(scope="session")
+def shim() -> Path:
+    """The launcher program; where it is not built, the test is skipped."""
+    path = REPOSITORY / "jumper" / "monitor" / "_shim"
+    if not path.exists():
+        pytest.skip("the launcher is not built (no compiler); `make clean test` builds it")
+    return path
