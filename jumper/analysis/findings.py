@@ -1,0 +1,125 @@
+"""Findings: what stands out in a run, each with its evidence and what to do; pure functions of tables.
+
+Findings about memory read ``memory_peak_bytes`` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from jumper.analysis.summary import summarize
+from jumper.analysis.tables import RunTables, floats, texts
+from jumper.analysis.units import human_bytes
+
+Severity = Literal["high", "medium", "info"]
+_RANK = {"high": 0, "medium": 1, "info": 2}
+
+#: Fewest attempts of a group before its asked memory is called too much.
+ENOUGH = 5
+#: A peak above this part of what was asked or allowed is near it; below the other one, far from it.
+NEAR, FAR = 0.95, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that stands out.
+
+    Attributes
+    ----------
+    severity : {"high", "medium", "info"}
+    subject : str
+        What it is about: a group, a node, a file; shown in bold.
+    text : str
+        The evidence, with its numbers; continues the subject.
+    action : str
+        What to do about it.
+    snippet : str
+        A change to paste; empty where there is none.
+    """
+
+    severity: Severity
+    subject: str
+    text: str
+    action: str = ""
+    snippet: str = ""
+
+
+def findings(run: RunTables) -> list[Finding]:
+    """Return all findings of a run, the most severe first."""
+    found = [finding for rule in RULES for finding in rule(run)]
+    return sorted(found, key=lambda finding: _RANK[finding.severity])
+
+
+def failures(run: RunTables) -> Iterator[Finding]:
+    """Groups whose attempts failed, or were lost with their worker."""
+    tasks = run.tasks
+    groups, states, reasons = texts(tasks, "group"), texts(tasks, "state"), texts(tasks, "reason")
+    codes, keys = texts(tasks, "exit_code"), texts(tasks, "key")
+    for state, verb in (("lost", "lost with their worker or node"), ("failed", "failed")):
+        for group in sorted({g for g, s in zip(groups, states, strict=True) if s == state}):
+            which = [i for i, g in enumerate(groups) if g == group and states[i] == state]
+            why = sorted({reasons[i] or (f"exit status {codes[i]}" if codes[i] else "") for i in which} - {""})
+            text = f"{len(which)} of {groups.count(group)} attempts {verb}"
+            action = f"It was {keys[which[0]]}." if len(which) == 1 else f"Filter the task table by “{state}”."
+            yield Finding("high", group, text + (f": {'; '.join(why[:3])}" if why else "") + ".", action)
+
+
+def memory(run: RunTables) -> Iterator[Finding]:
+    """Groups whose highest peak is near, or far below, the memory asked for or allowed."""
+    for group, row in summarize(run.tasks).iterrows():
+        peak, asked, limit = (
+            None if value is None or np.isnan(value) else float(value)
+            for value in (
+                row[name] if row.notna()[name] else np.nan
+                for name in ("memory_peak_bytes", "memory_asked_bytes", "memory_limit_bytes")
+            )
+        )
+        bound, word = (asked, "asked for") if asked else (limit, "allowed")
+        if not peak or not bound:
+            continue
+        ratio, wanted = peak / bound, human_bytes(1.2 * peak)
+        if ratio >= NEAR:
+            yield Finding("high", str(group), f"reached {human_bytes(peak)} of the {human_bytes(bound)} {word} "
+                          f"({ratio:.0%}).", f"Ask for {wanted}, or work in smaller pieces.")  # fmt: skip
+        elif asked and ratio <= FAR and row["attempts"] >= ENOUGH:
+            evidence = f"none of its {row['attempts']} attempts used more than {human_bytes(peak)} ({ratio:.0%})"
+            yield Finding("medium", str(group), f"asks for {human_bytes(asked)}; {evidence}.", f"Ask for {wanted}.")
+
+
+def coverage(run: RunTables) -> Iterator[Finding]:
+    """What is missing from the record: absent parts, torn or dropped blocks, gaps, collectors switched off."""
+    known = run.info.get("coverage") or {}
+    missing = known.get("missing") or []
+    if missing:
+        named = "; ".join(_words(item) for item in missing[:5]) + ("; …" if len(missing) > 5 else "")
+        yield Finding("medium", "Coverage", f"{len(missing)} expected parts did not come: {named}.",
+                      "Their figures are null, not zero.")  # fmt: skip
+    for name, words in (("torn", "could not be read"), ("dropped", "could not be written")):
+        count = known.get(name) or 0
+        if count:
+            yield Finding("medium", "Coverage", f"{count} blocks of samples {words}.")
+    gap_s = np.nansum(floats(run.tasks, "gap_s"))
+    if gap_s > 0:
+        count = int((np.nan_to_num(floats(run.tasks, "gap_s")) > 0).sum())
+        yield Finding("info", "Gaps", f"{gap_s:.1f} s without samples inside {count} attempts.",
+                      "Sampled peaks there are lower bounds.")  # fmt: skip
+    events = run.events
+    kinds, words_of = texts(events, "kind"), texts(events, "text")
+    for kind, subject in (("monitor-lost", "Monitor lost"), ("collector-off", "Collector switched off")):
+        said = sorted({words_of[i] for i, k in enumerate(kinds) if k == kind})
+        for text in said[:5]:
+            yield Finding("medium", subject, text or "no reason was recorded.")
+
+
+def _words(item: object) -> str:
+    if isinstance(item, dict):
+        return ", ".join(f"{key} {value}" for key, value in item.items())
+    return str(item)
+
+
+#: A new finding is one function and one line here.
+RULES: tuple[Callable[[RunTables], Iterator[Finding]], ...] = (failures, memory, coverage)

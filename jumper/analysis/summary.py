@@ -1,0 +1,157 @@
+"""What groups of attempts cost, and the key figures of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from jumper.analysis.rates import increments
+from jumper.analysis.tables import RunTables, floats, interval_of, series, texts, times
+from jumper.analysis.timeline import span_of
+from jumper.schema.errors import JumperError
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Floats
+
+By = Literal["group", "node", "key"]
+
+
+def summarize(tasks: pd.DataFrame, by: str = "group") -> pd.DataFrame:
+    """Return one row a group of attempts, the most CPU first.
+
+    Parameters
+    ----------
+    tasks : DataFrame
+        The tasks table.
+    by : {"group", "node", "key"}
+
+    Returns
+    -------
+    DataFrame
+        Indexed by ``by``: ``attempts``, ``failed`` (failed and lost), ``wall_s`` (sum),
+        ``wall_median_s``, ``wall_max_s``, ``cpu_s`` (sum), ``cores`` (CPU seconds a second of
+        wall time, over the attempts that have both), ``memory_peak_bytes``,
+        ``memory_asked_bytes``, ``memory_limit_bytes`` (highest), ``read_bytes``,
+        ``write_bytes``, ``read_chars``, ``write_chars`` (sums), ``flagged`` (attempts that
+        carry a flag). A figure that no attempt of the group has is null.
+
+    Raises
+    ------
+    JumperError
+        Where ``by`` is something else.
+
+    Examples
+    --------
+    >>> tasks = pd.DataFrame({"group": ["a", "a"], "state": ["done", "lost"], "wall_s": [1.0, 3.0], "cpu_s": [2.0, None]})
+    >>> row = summarize(tasks).loc["a"]
+    >>> int(row.attempts), int(row.failed), float(row.cpu_s), float(row.cores)
+    (2, 1, 2.0, 2.0)
+    """
+    if by not in get_args(By):
+        raise JumperError(f"a summary is by {', '.join(get_args(By))}; not by {by!r}")
+    names = np.array(texts(tasks, by), dtype=object)
+    failed = np.isin(texts(tasks, "state"), ["failed", "lost"])
+    flagged = np.array([len(value) > 0 for value in lists(tasks, "flags")], dtype=bool)
+    wall, cpu = floats(tasks, "wall_s"), floats(tasks, "cpu_s")
+    both = np.isfinite(wall) & np.isfinite(cpu)
+    peaks = {name: floats(tasks, name) for name in ("memory_peak_bytes", "memory_asked_bytes", "memory_limit_bytes")}
+    sums = {name: floats(tasks, name) for name in ("read_bytes", "write_bytes", "read_chars", "write_chars")}
+    rows: list[dict[str, Any]] = []
+    for name, indices in pd.Series(range(len(tasks))).groupby(names, sort=True).indices.items():
+        pick = np.asarray(indices)
+        counted = pick[both[pick]]
+        seconds = wall[counted].sum()
+        rows.append({
+            by: name,
+            "attempts": len(pick),
+            "failed": int(failed[pick].sum()),
+            "wall_s": known_sum(wall[pick]),
+            "wall_median_s": _known(np.median, wall[pick]),
+            "wall_max_s": _known(np.max, wall[pick]),
+            "cpu_s": known_sum(cpu[pick]),
+            "cores": float(cpu[counted].sum() / seconds) if seconds > 0 else None,
+            **{column: _known(np.max, values[pick]) for column, values in peaks.items()},
+            **{column: known_sum(values[pick]) for column, values in sums.items()},
+            "flagged": int(flagged[pick].sum()),
+        })  # fmt: skip
+    columns = [by, "attempts", "failed", "wall_s", "wall_median_s", "wall_max_s", "cpu_s", "cores", *peaks, *sums,
+               "flagged"]  # fmt: skip
+    table = pd.DataFrame(rows, columns=columns).set_index(by)
+    for column in table.columns:
+        whole = column in ("attempts", "failed", "flagged") or column.endswith(("_bytes", "_chars"))
+        table[column] = table[column].astype("Int64" if whole else "Float64")
+    return table.sort_values("cpu_s", ascending=False, na_position="last", kind="stable")
+
+
+def lists(frame: pd.DataFrame, column: str) -> list[list[Any]]:
+    """Return a column of lists, null as an empty one."""
+    if column not in frame:
+        return [[] for _ in range(len(frame))]
+    return [list(value) if isinstance(value, list | tuple | np.ndarray) else [] for value in frame[column]]
+
+
+def known_sum(values: Floats) -> float | None:
+    """Return the sum of what is known, or None where nothing is."""
+    return _known(np.sum, values)
+
+
+def _known(reduce: Any, values: Floats) -> float | None:
+    values = values[np.isfinite(values)]
+    return float(reduce(values)) if len(values) else None
+
+
+def headline(run: RunTables) -> dict[str, Any]:
+    """Return the key figures of a run; None where one is not known.
+
+    Returns
+    -------
+    dict
+        ``start_ns``, ``stop_ns``, ``wall_s``; ``attempts``, ``failed``, ``lost``, ``groups``;
+        ``nodes``, ``cores`` (CPUs of all nodes); ``cpu_s`` (of everything watched, else of the
+        attempts), ``busy_cores`` (its mean over the run), ``memory_peak_bytes`` (the highest
+        of any attempt), ``read_bytes``, ``write_bytes``, ``read_chars``, ``write_chars``;
+        ``monitor_cpu_s`` and ``monitor_share`` (of one core), ``flagged``.
+    """
+    tasks, interval_s = run.tasks, interval_of(run)
+    span = span_of(run)
+    wall = (span[1] - span[0]) / 1e9 if span else None
+    states = texts(tasks, "state")
+    cores = [int(node["num_cpus"]) for node in run.nodes.values() if node.get("num_cpus")]
+    process = run.samples("process")
+    cpu = _grown(process, "cpu_ns", interval_s)
+    of_tasks = known_sum(floats(tasks, "cpu_s"))
+    cpu_s = max(cpu or 0.0, (of_tasks or 0.0) * 1e9) / 1e9 if cpu is not None or of_tasks is not None else None
+    monitor = run.samples("monitor")
+    own = _grown(monitor, "cpu_ns", interval_s)
+    times_of_monitor = times(monitor, "time_ns")
+    watched = (times_of_monitor.max() - times_of_monitor.min()) if len(times_of_monitor) > 1 else 0
+    return {
+        "start_ns": span[0] if span else None,
+        "stop_ns": span[1] if span else None,
+        "wall_s": wall,
+        "attempts": len(tasks),
+        "failed": states.count("failed"),
+        "lost": states.count("lost"),
+        "groups": len(set(texts(tasks, "group"))),
+        "nodes": len(run.nodes) or len(set(texts(tasks, "node")) - {""}),
+        "cores": sum(cores) or None,
+        "cpu_s": cpu_s,
+        "busy_cores": cpu_s / wall if cpu_s is not None and wall else None,
+        "memory_peak_bytes": _known(np.max, floats(tasks, "memory_peak_bytes")),
+        **{name: known_sum(floats(tasks, name)) for name in ("read_bytes", "write_bytes", "read_chars", "write_chars")},
+        "monitor_cpu_s": own / 1e9 if own is not None else None,
+        "monitor_share": float(own / watched) if own is not None and watched > 0 else None,
+        "flagged": sum(1 for flags in lists(tasks, "flags") if flags),
+    }
+
+
+def _grown(samples: pd.DataFrame, column: str, interval_s: float) -> float | None:
+    """Return by how much a counter grew over all its series; a gap counts, going back does not."""
+    total: float | None = None
+    for _, rows in series(samples):
+        increase = increments(times(rows, "time_ns"), floats(rows, column), float("inf"))[1]
+        one = known_sum(increase)
+        total = total if one is None else (total or 0.0) + one
+    return total

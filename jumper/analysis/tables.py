@@ -1,0 +1,102 @@
+"""What an analysis needs of a run: its tables, behind one small protocol; and plain arrays out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+#: Columns of samples that say where a row is from, and measure nothing.
+KEYS = ("time_ns", "mono_ns", "node", "segment", "pid", "tid")
+
+
+class RunTables(Protocol):
+    """The tables of one run, as :class:`jumper.Run` has them.
+
+    ``samples(stream)`` gives an empty frame where the run has no such stream.
+    """
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def info(self) -> Mapping[str, Any]: ...
+    @property
+    def tasks(self) -> pd.DataFrame: ...
+    @property
+    def events(self) -> pd.DataFrame: ...
+    @property
+    def nodes(self) -> Mapping[str, Mapping[str, Any]]: ...
+    def samples(
+        self, stream: str, node: str | None = None, columns: Sequence[str] | None = None
+    ) -> pd.DataFrame: ...
+
+
+def floats(frame: pd.DataFrame, column: str) -> Floats:
+    """Return a column as float64, null as NaN; all NaN where the frame lacks the column.
+
+    Examples
+    --------
+    >>> floats(pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "a").tolist()
+    [1.0, nan]
+    """
+    if column not in frame:
+        return np.full(len(frame), np.nan)
+    values = pd.to_numeric(frame[column], errors="coerce")
+    return np.asarray(values.to_numpy(dtype="float64", na_value=np.nan), dtype="float64")
+
+
+def times(frame: pd.DataFrame, column: str, missing: int = 0) -> Ints:
+    """Return a column of UTC ns as int64 (a double would lose 256 ns), null as ``missing``."""
+    if column not in frame:
+        return np.full(len(frame), missing, dtype="int64")
+    return np.asarray(frame[column].to_numpy(dtype="int64", na_value=missing), dtype="int64")
+
+
+def texts(frame: pd.DataFrame, column: str) -> list[str]:
+    """Return a column as strings, null as the empty string."""
+    if column not in frame:
+        return [""] * len(frame)
+    return ["" if pd.isna(value) else str(value) for value in frame[column]]
+
+
+def series(samples: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Split samples into the series of single counters: one a node, segment, process and thread.
+
+    Yields
+    ------
+    keys : dict
+        ``node``, ``segment``, ``pid``, ``tid`` as far as the frame has them.
+    rows : DataFrame
+        Its rows in the order of time.
+    """
+    names = [name for name in ("node", "segment", "pid", "tid") if name in samples]
+    if samples.empty or not names:
+        return
+    for values, rows in samples.groupby(names, dropna=False, sort=True):
+        yield dict(zip(names, values, strict=True)), rows.sort_values("time_ns", kind="stable")
+
+
+def custom_columns(samples: pd.DataFrame) -> list[str]:
+    """Return the columns that no built-in stored column declares: a custom collector's."""
+    from jumper.schema.columns import COLUMNS
+
+    known = {column.name for column in COLUMNS} | set(KEYS)
+    return [
+        name for name in samples.columns
+        if name not in known and not (name.startswith("cpu_") and name.endswith("_ns"))
+    ]  # fmt: skip
+
+
+def interval_of(run: RunTables) -> float:
+    """Return the sampling interval of a run in seconds; 1.0 where it is not recorded."""
+    value = run.info.get("interval_s")
+    return float(value) if isinstance(value, int | float) and value > 0 else 1.0

@@ -1,0 +1,288 @@
+"""Timelines: counters, gauges and attempts brought onto one grid of at most 600 bins.
+
+A counter is taken as growing evenly between two samples, so that the area under a
+curve of rates is the counter's increase, whatever the width of a bin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from jumper.analysis.rates import GAP_INTERVALS, increments
+from jumper.analysis.tables import RunTables, floats, series, texts, times
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Floats, Ints
+
+MOST_BINS = 600
+#: Name of the CPU time that belongs to no attempt.
+OUTSIDE = "outside tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Bins of one width over the time of a run.
+
+    Attributes
+    ----------
+    start_ns : int
+        UTC ns of the first edge.
+    width_s : float
+    bins : int
+    """
+
+    start_ns: int
+    width_s: float
+    bins: int
+
+    @property
+    def edges(self) -> Floats:
+        """Edges in seconds since ``start_ns``, shape (bins + 1,)."""
+        return np.arange(self.bins + 1) * self.width_s
+
+    @property
+    def centers(self) -> Floats:
+        """Middles in seconds since ``start_ns``, shape (bins,)."""
+        return (np.arange(self.bins) + 0.5) * self.width_s
+
+    @property
+    def stop_ns(self) -> int:
+        """UTC ns of the last edge."""
+        return self.start_ns + round(self.bins * self.width_s * 1e9)
+
+    def seconds(self, time_ns: Ints) -> Floats:
+        """Return UTC ns as seconds since ``start_ns``."""
+        return (time_ns - self.start_ns) / 1e9
+
+
+def make_grid(start_ns: int, stop_ns: int, bins: int = MOST_BINS) -> Grid:
+    """Return a grid from start to stop; never narrower than 1 ms.
+
+    Examples
+    --------
+    >>> make_grid(0, 60 * 10**9).width_s
+    0.1
+    """
+    return Grid(start_ns, max((stop_ns - start_ns) / 1e9, 1e-3) / bins, bins)
+
+
+def span_of(run: RunTables) -> tuple[int, int] | None:
+    """Return (first, last) UTC ns that attempts and samples of the targets cover, or None where there is neither."""
+    found: list[int] = []
+    for frame, columns in ((run.tasks, ("start_ns", "stop_ns")), (run.samples("process"), ("time_ns",))):
+        for column in columns:
+            values = times(frame, column)
+            values = values[values > 0]
+            if len(values):
+                found += [int(values.min()), int(values.max())]
+    if not found:
+        values = times(run.samples("system"), "time_ns")
+        found = [int(values.min()), int(values.max())] if len(values) else []
+    return (min(found), max(found)) if found else None
+
+
+def spread(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
+    """Spread amounts evenly over their intervals; return the amount in each bin.
+
+    Parameters
+    ----------
+    begin, end, amount : arrays, shape (n,)
+        Intervals in seconds; one of no length counts in the bin where it lies.
+    edges : array, shape (bins + 1,)
+
+    Examples
+    --------
+    >>> spread(np.array([0.5]), np.array([2.5]), np.array([4.0]), np.array([0.0, 1, 2, 3])).tolist()
+    [1.0, 2.0, 1.0]
+    """
+    keep = np.isfinite(begin) & np.isfinite(end) & np.isfinite(amount)
+    begin, end, amount = begin[keep], np.maximum(end[keep], begin[keep] + 1e-9), amount[keep]
+    if not len(begin):
+        return np.zeros(len(edges) - 1)
+    slope = amount / (end - begin)
+    knots = np.concatenate([begin, end])
+    order = np.argsort(knots, kind="stable")
+    knots = knots[order]
+    slopes = np.cumsum(np.concatenate([slope, -slope])[order])
+    total = np.concatenate([[0.0], np.cumsum(slopes[:-1] * np.diff(knots))])
+    return np.maximum(np.diff(np.interp(edges, knots, total)), 0.0)
+
+
+def counter_bins(time_s: Floats, counter: Floats, interval_s: float, edges: Floats) -> Floats:
+    """Return the rate per second of one counter in each bin, NaN where it is not known.
+
+    Examples
+    --------
+    >>> counter_bins(np.array([0.0, 1, 9, 10]), np.array([0.0, 2, 3, 4]), 1.0, np.array([0.0, 0.5, 2, 8, 10])).tolist()
+    [2.0, 2.0, nan, 1.0]
+    """
+    seconds, increase = increments(np.asarray(np.round(time_s * 1e9), dtype="int64"), counter, interval_s)
+    known = np.isfinite(increase)
+    begin, end = (time_s - np.where(known, seconds, 0))[known], time_s[known]
+    amount = spread(begin, end, increase[known], edges)
+    covered = spread(begin, end, end - begin, edges)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(covered > 1e-6 * np.diff(edges), amount / covered, np.nan)
+
+
+def gauge_bins(time_s: Floats, value: Floats, interval_s: float, edges: Floats) -> Floats:
+    """Return the highest value of one gauge in each bin; a value stands for up to 2.5 intervals.
+
+    Examples
+    --------
+    >>> gauge_bins(np.array([0.1, 0.2, 3.1]), np.array([5.0, 7, 1]), 1.0, np.arange(7.0)).tolist()
+    [7.0, 7.0, 7.0, 1.0, 1.0, 1.0]
+    """
+    keep = np.isfinite(value)
+    time_s, value = time_s[keep], value[keep]
+    bins = len(edges) - 1
+    out = np.full(bins, np.nan)
+    if not len(time_s):
+        return out
+    where = np.clip(np.searchsorted(edges, time_s, side="right") - 1, 0, bins - 1)
+    np.fmax.at(out, where, value)
+    centers = (edges[:-1] + edges[1:]) / 2
+    last = np.searchsorted(time_s, centers, side="right") - 1
+    fresh = (last >= 0) & (centers - time_s[np.maximum(last, 0)] <= GAP_INTERVALS * interval_s)
+    held = np.isnan(out) & fresh
+    out[held] = value[last[held]]
+    return out
+
+
+def total_rate(samples: pd.DataFrame, column: str, grid: Grid, interval_s: float) -> Floats | None:
+    """Return the summed rate of a counter over all its series, or None where none of them has a value."""
+    total: Floats | None = None
+    for _, rows in series(samples):
+        one = counter_bins(grid.seconds(times(rows, "time_ns")), floats(rows, column), interval_s, grid.edges)
+        if np.isfinite(one).any():
+            total = np.nansum([one, total if total is not None else 0 * one], axis=0)
+    return total
+
+
+def by_series(
+    samples: pd.DataFrame, column: str, grid: Grid, interval_s: float, *, counter: bool
+) -> dict[tuple[str, int | None], Floats]:
+    """Return one line a node and process: rates of a counter, or values of a gauge; NaN where not known."""
+    lines: dict[tuple[str, int | None], Floats] = {}
+    bins = counter_bins if counter else gauge_bins
+    for keys, rows in series(samples):
+        one = bins(grid.seconds(times(rows, "time_ns")), floats(rows, column), interval_s, grid.edges)
+        if not np.isfinite(one).any():
+            continue
+        pid = keys.get("pid")
+        key = (str(keys.get("node", "")), None if pid is None or pd.isna(pid) else int(pid))
+        lines[key] = np.fmax(lines[key], one) if key in lines else one
+    return lines
+
+
+def cpu_by_group(run: RunTables, grid: Grid, interval_s: float) -> dict[str, Floats]:
+    """Return busy cores of each task group in each bin, and of :data:`OUTSIDE`.
+
+    The area of a group is the ``cpu_s`` of its attempts. Its shape follows the counter
+    of the thread that ran the attempt (or of the process, where it ran one attempt at a
+    time); what that counter does not hold (sub-processes) is spread over the attempt.
+    """
+    tasks = run.tasks
+    begin = grid.seconds(times(tasks, "start_ns", grid.start_ns))
+    end = np.maximum(grid.seconds(times(tasks, "stop_ns", grid.stop_ns)), begin)
+    cpu = floats(tasks, "cpu_s")
+    known = times(tasks, "start_ns") > 0
+    group = np.array([name or "(no name)" for name in texts(tasks, "group")], dtype=object)
+    node, pid, thread = texts(tasks, "node"), times(tasks, "pid"), times(tasks, "thread")
+    threads = _counters(run.samples("thread"), grid, "tid")
+    trees = _counters(run.samples("process"), grid, "pid")
+    members: dict[tuple[str, int, int], list[int]] = {}
+    for index in np.flatnonzero(known):
+        members.setdefault((node[index], int(pid[index]), int(thread[index])), []).append(int(index))
+    pieces: dict[str, list[tuple[Floats, Floats, Floats]]] = {}
+    spent: dict[tuple[str, int], list[tuple[Floats, Floats, Floats]]] = {}
+    for (where, process, tid), indices in members.items():
+        chosen = np.array(indices)[np.argsort(begin[indices], kind="stable")]
+        alone = bool(np.all(begin[chosen][1:] >= end[chosen][:-1] - 1e-6))
+        counter = None
+        if alone:
+            counter = threads.get((where, process, tid)) or (trees.get((where, process, process)) if not tid else None)
+        x0, x1, amount, owner = _shaped(begin[chosen], end[chosen], cpu[chosen], counter, interval_s)
+        for name in sorted(set(group[chosen])):
+            mine = np.isin(owner, np.flatnonzero(group[chosen] == name))
+            pieces.setdefault(name, []).append((x0[mine], x1[mine], amount[mine]))
+        spent.setdefault((where, process), []).append((x0, x1, amount))
+    out = {name: spread(*_joined(found), grid.edges) / grid.width_s for name, found in pieces.items()}
+    rest = np.zeros(grid.bins)
+    for (where, process, _), (at, total) in trees.items():
+        rest += _outside(at, total, spent.get((where, process), []), interval_s, grid)
+    if rest.any():
+        out[OUTSIDE] = rest
+    return out
+
+
+def _counters(samples: pd.DataFrame, grid: Grid, last: str) -> dict[tuple[str, int, int], tuple[Floats, Floats]]:
+    """Return CPU counters as (seconds, CPU seconds) by node, process and thread (or process again)."""
+    out: dict[tuple[str, int, int], tuple[Floats, Floats]] = {}
+    if last not in samples:
+        return out
+    for keys, rows in series(samples):
+        if pd.isna(keys.get("pid")) or pd.isna(keys[last]):
+            continue
+        value = floats(rows, "cpu_ns") / 1e9
+        keep = np.isfinite(value)
+        key = (str(keys.get("node", "")), int(keys["pid"]), int(keys[last]))
+        if keep.sum() > 1 and key not in out:
+            out[key] = (grid.seconds(times(rows, "time_ns"))[keep], value[keep])
+    return out
+
+
+def _joined(pieces: list[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats, Floats]:
+    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+    return columns[0], columns[1], columns[2]
+
+
+def _shaped(
+    begin: Floats, end: Floats, cpu: Floats, counter: tuple[Floats, Floats] | None, interval_s: float
+) -> tuple[Floats, Floats, Floats, Ints]:
+    """Cut attempts that follow each other at the samples of their counter.
+
+    Returns
+    -------
+    begin, end, amount, owner : arrays
+        Pieces in seconds, CPU seconds in each, and the index of its attempt. The sum
+        over an attempt is its ``cpu``; where that is not known, what the counter says.
+    """
+    owner = np.arange(len(begin))
+    if counter is None:
+        return begin, end, cpu, owner
+    at, value = counter
+    seconds, increase = increments(np.asarray(np.round(at * 1e9), dtype="int64"), value, interval_s)
+    knots = np.unique(np.concatenate([at, begin, end]))
+    left, right = knots[:-1], knots[1:]
+    whose = np.searchsorted(begin, left, side="right") - 1
+    inside = (whose >= 0) & (left < end[np.maximum(whose, 0)])
+    sample = np.searchsorted(at, left, side="right")
+    speed = np.where(sample < len(at), (increase / seconds)[np.minimum(sample, len(at) - 1)], np.nan)
+    left, right, whose, speed = left[inside], right[inside], whose[inside], speed[inside]
+    amount = np.nan_to_num(speed * (right - left))
+    seen = np.bincount(whose, amount, minlength=len(begin))
+    wanted = np.where(np.isfinite(cpu), cpu, seen)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scale = np.where(seen > wanted, wanted / seen, 1.0)
+        rest = np.maximum(wanted - seen * scale, 0.0)
+        even = np.where(end > begin, rest / (end - begin), 0.0)
+    amount = amount * scale[whose] + even[whose] * (right - left)
+    return left, right, amount, whose
+
+
+def _outside(
+    at: Floats, total: Floats, spent: list[tuple[Floats, Floats, Floats]], interval_s: float, grid: Grid
+) -> Floats:
+    """Return cores that a process kept busy beyond its attempts, in each bin."""
+    increase = np.nan_to_num(increments(np.asarray(np.round(at * 1e9), dtype="int64"), total, interval_s)[1])
+    used = np.cumsum(increase)
+    if spent:
+        used[1:] -= np.cumsum(spread(*_joined(spent), at))
+    # the largest rising curve below the difference: an attempt whose CPU was placed a little late is not "outside"
+    floor = np.maximum(np.minimum.accumulate(used[::-1])[::-1], 0.0)
+    return spread(at[:-1], at[1:], np.diff(floor), grid.edges) / grid.width_s
