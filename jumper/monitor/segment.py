@@ -192,6 +192,10 @@ class SegmentWriter:
         """Take one text record (a task, a process, an event); on disk after the next flush."""
         self._text.append(json.dumps(record, separators=(",", ":"), default=str, ensure_ascii=True).encode())
 
+    def line(self, encoded: bytes) -> None:
+        """Take one text record that is JSON already (no line break in it); on disk after the next flush."""
+        self._text.append(encoded)
+
     def flush(self) -> bool:
         """Write what was taken as blocks; return whether nothing is left unwritten."""
         for stream in list(self._rows):
