@@ -7,10 +7,13 @@ never twice; what a parent has not collected yet is carried until it has.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jumper.monitor.metrics.process.procfs import TICK_NS, Io, ProcFS, cpu_clock_ns
+from jumper.monitor.metrics.process.procfs import TICK_NS, Io, ProcFS, cpu_clock_ns, parse_io
 
 #: cpu, user, system in ns; then the six counters of /proc/PID/io
 WIDTH = 9
@@ -48,8 +51,8 @@ class Process:
     """
 
     __slots__ = (
-        "absorbed", "age", "anon", "cminflt", "comm", "dead", "exec_stack", "hwm", "io_ok", "minflt", "own", "pending",
-        "pid", "ppid", "rss", "start", "state", "swap", "threads",
+        "absorbed", "age", "anon", "cminflt", "comm", "dead", "exec_stack", "hwm", "io_fd", "io_ok", "minflt", "own",
+        "pending", "pid", "ppid", "rss", "start", "state", "swap", "threads",
     )  # fmt: skip
 
     def __init__(self, pid: int) -> None:
@@ -63,6 +66,7 @@ class Process:
         self.minflt = self.cminflt = 0
         self.exec_stack = 0
         self.io_ok = False
+        self.io_fd: int | None = None
         self.own = [0] * WIDTH
         self.dead = [0] * WIDTH
         self.pending = [0] * WIDTH
@@ -87,6 +91,7 @@ class Process:
         self.dead[:3] = ((stat.cutime + stat.cstime) * TICK_NS, stat.cutime * TICK_NS, stat.cstime * TICK_NS)
         if stat.state in "ZX":
             self.rss = self.anon = self.swap = 0
+            self._read_kept_io()
             return True
         status = fs.status(self.pid)
         if status is not None:
@@ -98,9 +103,25 @@ class Process:
         return True
 
     def take_io(self, io: Io) -> None:
-        """Take I/O counters that were read elsewhere."""
+        """Take I/O counters."""
         self.own[3:] = io
         self.io_ok = True
+
+    def keep_io(self, fs: ProcFS) -> None:
+        """Keep the I/O file open: a zombie's cannot be opened without privilege, but read."""
+        with contextlib.suppress(OSError):
+            self.io_fd = os.open(f"{fs.root}/{self.pid}/io", os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Close what is kept open."""
+        if self.io_fd is not None:
+            os.close(self.io_fd)
+            self.io_fd = None
+
+    def _read_kept_io(self) -> None:
+        if self.io_fd is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self.take_io(parse_io(os.pread(self.io_fd, 512, 0)))
 
     def collected(self) -> list[int]:
         """Return the counters in which children that this process waits for appear."""
@@ -109,6 +130,19 @@ class Process:
     def total(self) -> list[int]:
         """Return everything that is known to have been used by it and its dead children."""
         return [own + dead + pending for own, dead, pending in zip(self.own, self.dead, self.pending, strict=True)]
+
+
+class OwnProcess(Process):
+    """This process: what its dead children used is known to the microsecond (getrusage(2), RUSAGE_CHILDREN)."""
+
+    __slots__ = ()
+
+    def read(self, fs: ProcFS) -> bool:
+        alive = super().read(fs)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        user, system = round(children.ru_utime * 1e9), round(children.ru_stime * 1e9)
+        self.dead[:3] = (user + system, user, system)
+        return alive
 
 
 class Ledger:

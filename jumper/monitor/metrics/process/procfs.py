@@ -17,6 +17,8 @@ except ImportError:  # built without a compiler
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+#: reads of at least this size go on to the end of the file
+LONG = 1 << 16
 
 _STATUS = re.compile(rb"^(Tgid|VmHWM|VmRSS|RssAnon|VmSwap|Threads):\s+(\d+)", re.MULTILINE)
 
@@ -176,7 +178,11 @@ class ProcFS:
         except OSError:
             return None
         try:
-            return os.read(fd, size)
+            data = chunk = os.read(fd, size)
+            while chunk and size >= LONG:  # a long file comes in pieces
+                chunk = os.read(fd, size)
+                data += chunk
+            return data
         except OSError:
             return None
         finally:

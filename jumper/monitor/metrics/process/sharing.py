@@ -119,7 +119,7 @@ class Memory:
         self.rss = sum(p.rss for p in living)
         readings = [(p, sharing.pss(p)) for p in living]
         self.pss = None
-        if readings and all(reading is not None for _, reading in readings):
+        if readings and all(reading is not None and reading[1] for _, reading in readings):
             self.pss = sum(reading[0] for _, reading in readings if reading is not None)
         self.missing = 0
         if len(living) <= 1:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Collection
 
-from jumper.monitor.metrics.process.ledger import Process
+from jumper.monitor.metrics.process.ledger import OwnProcess, Process
 from jumper.monitor.metrics.process.procfs import ProcFS
 
 FULL_SCAN_S = 10.0
@@ -98,11 +98,6 @@ class Tree:
         candidates = sorted({*self._absent, *range(before + 1, last + 1)})
         return self._admit_all(candidates)
 
-    def children_of_members(self) -> list[Process]:
-        """Return members found in the lists of children of every member's threads."""
-        listed = [child for pid in list(self.members) for child in self.fs.children(pid)]
-        return [p for pid in listed if pid not in self.members and (p := self._admit(pid)) is not None]
-
     def read(self) -> list[Process]:
         """Read every member, parents first; return and forget those that are gone."""
         gone = [process for process in self.members.values() if not process.read(self.fs)]
@@ -116,7 +111,7 @@ class Tree:
     def _admit(self, pid: int) -> Process | None:
         if pid in self.exclude:
             return None
-        process = Process(pid)
+        process = OwnProcess(pid) if pid == os.getpid() else Process(pid)
         if not process.read(self.fs):
             return None
         self.members[pid] = process

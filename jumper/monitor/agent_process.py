@@ -1,0 +1,198 @@
+"""The parent's side of an agent: start it, drain its streams, ask it to flush, stop it, all with deadlines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import IO, Any
+
+from jumper.monitor.pipeline import CollectorConfig
+from jumper.schema.errors import MonitorUnavailableError
+from jumper.utilities import parse_interval
+
+#: where the package lies, for an interpreter that is started with -P
+_PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class AgentProcess:
+    """An agent that samples a process from outside.
+
+    Parameters
+    ----------
+    target_pid : int
+    interval : float
+        Seconds.
+    levels : collection of str
+    config : CollectorConfig, optional
+        Default: what :func:`jumper.monitor.pipeline.load_config` finds.
+    spool : path, optional
+        Folder in which it writes its segment.
+    header : mapping, optional
+        More keys for the segment's header.
+    root : mapping, optional
+        ``name``, ``kind``, ``memory_limit_bytes`` of the target.
+    threads, node_lock : bool
+        Read the target's threads; take `system` only while holding the node's lock.
+    stream : callable, optional
+        Called with ``(stream, row)`` for every row, in the reading thread.
+
+    Attributes
+    ----------
+    running : bool
+    reason : str or None
+        Why it does not run, where nobody stopped it.
+    """
+
+    def __init__(
+        self,
+        target_pid: int,
+        interval: float = 1.0,
+        levels: Collection[str] = ("process",),
+        config: CollectorConfig | None = None,
+        spool: str | os.PathLike[str] | None = None,
+        header: Mapping[str, Any] | None = None,
+        root: Mapping[str, Any] | None = None,
+        *,
+        threads: bool = False,
+        node_lock: bool = False,
+        stream: Callable[[str, Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        self._message = {
+            "target_pid": target_pid,
+            "interval": parse_interval(interval),
+            "levels": list(levels),
+            "collectors": config.to_json() if config is not None else None,
+            "spool": os.fspath(spool) if spool is not None else None,
+            "header": dict(header or {}),
+            "root": dict(root or {}),
+            "threads": threads,
+            "node_lock": node_lock,
+            "stream": stream is not None,
+        }
+        self._stream = stream
+        self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._errors: deque[str] = deque(maxlen=20)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = False
+        self.ready: dict[str, Any] = {}
+        self.events: list[dict[str, Any]] = []
+        self.running = False
+        self.reason: str | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the agent, or None."""
+        return self._process.pid if self._process is not None else None
+
+    def start(self, timeout_s: float = 10.0) -> dict[str, Any]:
+        """Start the agent and return its ready message.
+
+        Raises
+        ------
+        MonitorUnavailableError
+            Where it does not answer in time, or says why it cannot.
+        """
+        path = os.pathsep.join(filter(None, [_PACKAGE_ROOT, *sys.path]))
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "jumper.monitor.agent"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MonitorUnavailableError(f"cannot start the agent with {sys.executable}: {error}") from error
+        assert self._process.stdout is not None and self._process.stderr is not None
+        for target, pipe in ((self._read, self._process.stdout), (self._drain, self._process.stderr)):
+            threading.Thread(target=target, args=(pipe,), name="jumper-agent-pipe", daemon=True).start()
+        self._send(self._message)
+        answer = self._answer(("ready", "error"), timeout_s)
+        if answer is None or answer["status"] == "error":
+            said = answer["error"] if answer else "; ".join(self._errors) or f"no answer within {timeout_s:g} s"
+            self._end(1.0)
+            raise MonitorUnavailableError(f"the agent did not start: {said}; see `jumper doctor`")
+        self.ready = answer
+        self.running = True
+        return answer
+
+    def flush(self, timeout_s: float = 2.0) -> int:
+        """Take a sample and write everything; return the segment's size in bytes (0 without an answer)."""
+        if not self.running:
+            return 0
+        self._send({"cmd": "flush"})
+        answer = self._answer(("flushed", "stopped"), timeout_s)
+        return int(answer["size"]) if answer else 0
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Take the last sample and end the agent; safe to call twice, and before :meth:`start`."""
+        if self._process is None or self._stopping:
+            return
+        self._stopping = True
+        self._send({"cmd": "stop"})
+        self._end(timeout_s)
+        self.running = False
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        pipe = self._process.stdin if self._process is not None else None
+        if pipe is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            pipe.write((json.dumps(message) + "\n").encode())
+            pipe.flush()
+
+    def _answer(self, wanted: Collection[str], timeout_s: float) -> dict[str, Any] | None:
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                answer = self._answers.get(timeout=left)
+            except queue.Empty:
+                return None
+            if answer.get("status") in wanted:
+                return answer
+            if answer.get("status") == "gone":
+                return None
+        return None
+
+    def _end(self, timeout_s: float) -> None:
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(OSError):
+            if process.stdin is not None:
+                process.stdin.close()
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        for line in pipe:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            if "row" in message and self._stream is not None:
+                self._stream(message["stream"], message["row"])
+            elif "event" in message:
+                self.events.append(message["event"])
+            elif "status" in message:
+                self._answers.put(message)
+        if not self._stopping:
+            self.running = False
+            self.reason = "the agent ended: " + ("; ".join(self._errors) or "no reason given")
+        self._answers.put({"status": "gone"})
+
+    def _drain(self, pipe: IO[bytes]) -> None:
+        for line in pipe:
+            self._errors.append(line.decode("utf-8", "replace").rstrip())

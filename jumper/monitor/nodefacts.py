@@ -1,0 +1,136 @@
+"""Facts about this node and its limits: the smallest of cgroup, Slurm, rlimit and physical memory."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+from pathlib import Path
+from typing import Any
+
+from jumper.monitor.metrics.node.collector import online_cpus
+from jumper.utilities import node_name
+
+#: cgroup v1 shows "no limit" as the largest number of pages
+_UNLIMITED = 1 << 60
+
+
+def physical_memory_bytes() -> int | None:
+    """Return the machine's memory in bytes, or None. Source: sysconf(3)."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
+
+
+def cgroup_memory_limit_bytes(pid: int | str = "self", root: str = "/") -> int | None:
+    """Return the smallest memory limit on the cgroup path of a process, or None where there is none.
+
+    Source: Documentation/admin-guide/cgroup-v2.rst, ``memory.max``; cgroup-v1/memory.rst,
+    ``memory.limit_in_bytes``. Each parent's limit applies too.
+    """
+    base = Path(root)
+    try:
+        lines = (base / f"proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    limits: list[int] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            mounts, name = [base / "sys/fs/cgroup", base / "sys/fs/cgroup/unified"], "memory.max"
+        elif "memory" in controllers.split(","):
+            mounts, name = [base / "sys/fs/cgroup/memory"], "memory.limit_in_bytes"
+        else:
+            continue
+        for mount in mounts:
+            folder = mount / path.strip("/")
+            for candidate in (folder, *folder.parents):
+                limits += _number(candidate / name)
+                if candidate == mount:
+                    break
+    return min(limits, default=None)
+
+
+def _number(path: Path) -> list[int]:
+    try:
+        value = int(path.read_text())
+    except (OSError, ValueError):  # absent, or "max"
+        return []
+    return [value] if value < _UNLIMITED else []
+
+
+def slurm_memory_bytes() -> int | None:
+    """Return what Slurm gave this job on this node, in bytes, or None.
+
+    Source: sbatch(1): SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU in MiB; 0 is all of the node.
+    """
+    try:
+        if per_node := int(os.environ.get("SLURM_MEM_PER_NODE", "0")):
+            return per_node << 20
+        per_cpu = int(os.environ.get("SLURM_MEM_PER_CPU", "0"))
+        cpus = int(os.environ.get("SLURM_CPUS_ON_NODE", "0"))
+        return (per_cpu * cpus) << 20 or None
+    except ValueError:
+        return None
+
+
+def memory_limits_bytes() -> dict[str, int]:
+    """Return each limit on this process's memory that is set, by where it comes from, in bytes."""
+    found = {
+        "physical": physical_memory_bytes(),
+        "cgroup": cgroup_memory_limit_bytes(),
+        "slurm": slurm_memory_bytes(),
+    }
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY:
+        found["rlimit"] = soft
+    return {name: value for name, value in found.items() if value}
+
+
+def memory_limit_bytes() -> int | None:
+    """Return the smallest limit on this process's memory, in bytes."""
+    return min(memory_limits_bytes().values(), default=None)
+
+
+def node_facts() -> dict[str, Any]:
+    """Return the ``node`` record of a segment; see docs/segment.md.
+
+    Examples
+    --------
+    >>> node_facts()["num_cpus"] >= 1
+    True
+    """
+    total = physical_memory_bytes()
+    limits = memory_limits_bytes()
+    smallest = min(limits.values(), default=0)
+    gib = smallest / 2**30
+    return {
+        "type": "node",
+        "node": node_name(),
+        "hostname": platform.node(),
+        "kernel": platform.release(),
+        "num_cpus": online_cpus(),
+        "num_system_cpus": os.cpu_count() or 1,
+        "num_gpus": 0,
+        "gpu_memory": 0.0,
+        "gpu_name": "",
+        "cpu_handles": cpu_handles(),
+        "memory_bytes": total,
+        "limits_bytes": limits,
+        "memory_limits": {
+            "process": gib,
+            "user": gib,
+            "system": (total or 0) / 2**30,
+            "slurm": (slurm_memory_bytes() or smallest) / 2**30,
+        },
+    }
+
+
+def cpu_handles() -> list[int]:
+    """Return the CPUs that this process may run on. Source: sched_getaffinity(2)."""
+    try:
+        return sorted(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return list(range(os.cpu_count() or 1))
+
