@@ -1,0 +1,97 @@
+"""Who writes which column: no two collectors may write the same one, nor one that jumper itself stores."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from jumper.config.entries import BUILT_IN, CollectorConfig, CollectorEntry, resolve
+from jumper.schema.columns import COLUMNS, is_derived
+
+__all__ = ["build_handler", "check_columns", "check_targets", "only_derived"]
+
+#: Columns that monitors, segments and tables add to each row themselves.
+_OURS = (*(c.name for c in COLUMNS), "cpu_#_ns", "time", "time_ns", "node", "segment")
+
+
+def build_handler(entry: CollectorEntry, search: tuple[str, ...] = ()) -> Any:
+    """Return a new handler of an entry.
+
+    Raises
+    ------
+    CollectorConfigError
+        Where its target is not there, has no ``transform`` or refuses its keys.
+    """
+    factory = resolve(entry, "handler._target_", entry.handler, search)
+    try:
+        handler = factory(**entry.handler_kwargs)
+    except Exception as error:  # the class may be the user's
+        keys = ", ".join(entry.handler_kwargs) or "none"
+        raise entry.error("handler", f"{entry.handler} refuses its keys ({keys}): {error}") from error
+    if not callable(getattr(handler, "transform", None)):
+        raise entry.error("handler._target_", f"{entry.handler} has no transform(raw, level); is it a handler?")
+    return handler
+
+
+def declared_columns(entry: CollectorEntry, handler: Any) -> tuple[str, ...]:
+    """Return the columns that a handler says it will write; none where it does not say."""
+    columns = getattr(handler, "columns", ())
+    if isinstance(columns, str) or not all(isinstance(c, str) and c for c in columns):
+        raise entry.error("handler", f"expected names of columns, found {columns!r}")
+    return tuple(columns)
+
+
+def check_columns(config: CollectorConfig) -> None:
+    """Raise where two entries write one column, as far as their handlers say what they write.
+
+    Raises
+    ------
+    CollectorConfigError
+        Naming both entries, their files and the column.
+    """
+    taken: list[tuple[str, CollectorEntry | None]] = [(column, None) for column in _OURS]
+    for entry in config.entries:
+        columns = declared_columns(entry, build_handler(entry, config.search))
+        for index, column in enumerate(columns):
+            if column in columns[:index]:
+                raise entry.error("handler", f"the column {column!r} is named twice")
+            for other, owner in taken:
+                if _overlap(column, other):
+                    raise entry.error("handler", _collision(column, owner))
+        taken.extend((column, entry) for column in columns)
+
+
+def check_targets(config: CollectorConfig) -> None:
+    """Import the targets that are not ours, and raise where one is missing or two write one column.
+
+    Raises
+    ------
+    CollectorConfigError
+    """
+    for entry in config.entries:
+        if entry.origin != BUILT_IN:
+            resolve(entry, "_target_", entry.target, config.search)
+    check_columns(config)
+
+
+def only_derived(entry: CollectorEntry, handler: Any) -> bool:
+    """Return whether all columns of an entry are derived ones, that are never stored."""
+    columns = declared_columns(entry, handler)
+    return bool(columns) and all(is_derived(column.replace("#", "0")) for column in columns)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or _matches(one, other) or _matches(other, one)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return "#" in pattern and re.fullmatch(re.escape(pattern).replace(r"\#", r"\d+"), name) is not None
+
+
+def _collision(column: str, owner: CollectorEntry | None) -> str:
+    if owner is None:
+        return f"the column {column!r} is one of jumper's own; choose another name"
+    return (
+        f"the column {column!r} is written by collectors.{owner.name} of {owner.origin} too; "
+        f"choose another name, or call the entry {owner.name!r} to replace that one"
+    )

@@ -1,0 +1,151 @@
+"""A collector's configuration as data, that travels as JSON to agents and remote workers; standard library only."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from jumper.schema.errors import CollectorConfigError
+
+__all__ = ["BUILT_IN", "CollectorConfig", "CollectorEntry", "resolve"]
+
+#: Origin of the entries that come with jumper.
+BUILT_IN = "built-in collectors.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorEntry:
+    """One entry of a collectors.yaml.
+
+    Attributes
+    ----------
+    name : str
+        Key of the entry.
+    target, handler : str
+        Dotted names of the classes of the collector and of its handler.
+    inject : tuple of str
+        Attributes of the monitor that are passed to the collector by name.
+    kwargs, handler_kwargs : dict
+        The other keys, passed to the constructors.
+    origin : str
+        The file that it comes from, for messages.
+    folder : str or None
+        Folder of that file; modules beside it can be targets.
+    """
+
+    name: str
+    target: str
+    handler: str
+    inject: tuple[str, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    handler_kwargs: dict[str, Any] = field(default_factory=dict)
+    origin: str = BUILT_IN
+    folder: str | None = None
+
+    def error(self, key: str, text: str) -> CollectorConfigError:
+        """Return an error that names the file, the entry and the key in it (empty: the entry itself)."""
+        return CollectorConfigError(f"{self.origin}: collectors.{self.name}{'.' if key else ''}{key}: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorConfig:
+    """The collectors of a monitor, in the order in which they run; ``process`` is first.
+
+    Attributes
+    ----------
+    entries : tuple of CollectorEntry
+    search : tuple of str
+        Where modules of the user's own targets are looked for after everything
+        else: the search paths of the processes that the configuration came through.
+
+    Examples
+    --------
+    >>> from jumper.config.load import load_config_text
+    >>> config = load_config_text("collectors: {network: null}", "example")
+    >>> [entry.name for entry in config.entries]
+    ['process', 'node', 'cpu', 'memory', 'io']
+    >>> CollectorConfig.from_json(config.to_json()).entries == config.entries
+    True
+    """
+
+    entries: tuple[CollectorEntry, ...]
+    search: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the configuration as plain JSON data.
+
+        What can be imported here is to be found there too: where an entry is the
+        user's own, the search path of this process travels along.
+        """
+        own = any(entry.origin != BUILT_IN for entry in self.entries)
+        search = dict.fromkeys((*self.search, *(search_path() if own else ())))
+        return {"collectors": [asdict(entry) for entry in self.entries], "search": list(search)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CollectorConfig:
+        """Return the configuration that :meth:`to_json` gave.
+
+        Raises
+        ------
+        CollectorConfigError
+            Where the data are not such a configuration.
+        """
+        try:
+            entries = tuple(
+                CollectorEntry(**{**entry, "inject": tuple(entry["inject"])}) for entry in data["collectors"]
+            )
+            return cls(entries, tuple(data.get("search", ())))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CollectorConfigError(f"expected what CollectorConfig.to_json gives, found {data!r:.80}") from error
+
+
+def search_path() -> tuple[str, ...]:
+    """Return the folders of ``sys.path``, the current one by its full name."""
+    return tuple(dict.fromkeys(os.path.abspath(p) for p in sys.path if isinstance(p, str) and os.path.isdir(p or ".")))
+
+
+@contextmanager
+def _searching(folders: Sequence[str]) -> Iterator[None]:
+    """Let imports look into these folders too, after everything else, for the length of the block."""
+    added = [folder for folder in folders if folder not in sys.path]
+    sys.path.extend(added)
+    try:
+        yield
+    finally:
+        for folder in added:
+            if folder in sys.path:
+                sys.path.remove(folder)
+
+
+def resolve(entry: CollectorEntry, key: str, target: str, search: Sequence[str]) -> Any:
+    """Return the object that a ``_target_`` names.
+
+    Raises
+    ------
+    CollectorConfigError
+        Where there is no such module, or nothing of that name in it that can be called.
+    """
+    module_name, _, name = target.rpartition(".")
+    if not module_name:
+        raise entry.error(key, f"expected package.module.Class, found {target!r}")
+    beside = () if entry.origin == BUILT_IN else (*([entry.folder] if entry.folder else []), *search)
+    try:
+        with _searching(beside):
+            module = importlib.import_module(module_name)
+    except Exception as error:  # a user's module may raise anything while it is imported
+        missing = (
+            isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}.")
+        )
+        hint = f"; put it beside {entry.origin}, or where Python finds it (PYTHONPATH)" if missing else ""
+        raise entry.error(key, f"cannot import {module_name}: {type(error).__name__}: {error}{hint}") from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        public = sorted(n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module_name)
+        has = f"its classes: {', '.join(public)}" if public else "it defines no class"
+        raise entry.error(key, f"module {module_name} has no class {name}; {has}")
+    return found

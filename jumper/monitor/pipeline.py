@@ -1,0 +1,190 @@
+"""From a configuration to columns: collectors and their handlers, run once a tick, one failing alone."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jumper.config.claims import build_handler, check_columns, only_derived
+from jumper.config.entries import CollectorConfig, CollectorEntry, resolve
+from jumper.config.load import load_config, load_config_text
+from jumper.monitor.metrics.common import CollectionContext, Value
+from jumper.monitor.metrics.context import new_context
+from jumper.monitor.metrics.handlers import number
+from jumper.schema.errors import CollectorConfigError
+
+__all__ = ["CollectorConfig", "CollectorConfigError", "Pipeline", "build_pipeline", "load_config", "load_config_text"]
+
+
+@dataclass(slots=True)
+class _Stage:
+    """One collector with its handler; ``off`` once it raised."""
+
+    entry: CollectorEntry
+    collector: Any
+    handler: Any
+    off: bool = False
+
+
+class Pipeline:
+    """The collectors of a monitor; made by :func:`build_pipeline`.
+
+    Attributes
+    ----------
+    levels : tuple of str
+    events : list of dict
+        Records of the type ``event``, to be taken (and removed) by whoever
+        writes the segment: a collector that was switched off, and why.
+    """
+
+    def __init__(self, stages: Sequence[_Stage], levels: Sequence[str]) -> None:
+        self.levels = tuple(levels)
+        self.events: list[dict[str, Any]] = []
+        self._stages = list(stages)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the collectors that are running."""
+        return [stage.entry.name for stage in self._stages if not stage.off]
+
+    def setup(self) -> dict[str, Any]:
+        """Let each collector acquire what it needs; return the facts that they report, merged."""
+        facts: dict[str, Any] = {}
+        for stage in self._stages:
+            try:
+                facts.update(_call(stage.collector, "setup") or {})
+            except Exception as error:  # a collector may be the user's
+                self._switch_off(stage, "setup", error)
+        return facts
+
+    def tick(self, mono_ns: int, wall_ns: int) -> dict[str, dict[str, Value]]:
+        """Take one sample of every level.
+
+        Parameters
+        ----------
+        mono_ns, wall_ns : int
+            The time of the sample, ns; rates are by ``mono_ns``.
+
+        Returns
+        -------
+        dict of str to dict
+            Level -> column -> value; no level is missing.
+        """
+        context = new_context(mono_ns, wall_ns)
+        for stage in self._stages:
+            if not stage.off:
+                try:
+                    _call(stage.collector, "snapshot", context)
+                except Exception as error:  # as above
+                    self._switch_off(stage, "snapshot", error)
+        rows: dict[str, dict[str, Value]] = {level: {} for level in self.levels}
+        for stage in self._stages:
+            if not stage.off:
+                try:
+                    _collect(stage, context, rows)
+                except Exception as error:  # as above
+                    self._switch_off(stage, "collect", error)
+        return rows
+
+    def close(self) -> None:
+        """Let each collector release what it holds."""
+        for stage in self._stages:
+            with contextlib.suppress(Exception):  # nothing can be done about it any more
+                _call(stage.collector, "close")
+
+    def _switch_off(self, stage: _Stage, step: str, error: Exception) -> None:
+        stage.off = True
+        reason = f"{type(error).__name__}: {error}"
+        self.events.append(
+            {
+                "type": "event",
+                "kind": "collector-off",
+                "collector": stage.entry.name,
+                "origin": stage.entry.origin,
+                "text": f"collector {stage.entry.name} ({stage.entry.origin}) is off: {step}: {reason}",
+                "mono_ns": time.monotonic_ns(),
+                "wall_ns": time.time_ns(),
+            }
+        )
+
+
+def build_pipeline(config: CollectorConfig, host: object, levels: Sequence[str], derived: bool = True) -> Pipeline:
+    """Make the collectors and handlers of a configuration.
+
+    Parameters
+    ----------
+    config : CollectorConfig
+        From :func:`load_config`, :func:`load_config_text` or JSON.
+    host : object
+        The monitor; what an entry injects is taken from its attributes.
+    levels : sequence of str
+        The levels to sample.
+    derived : bool, optional
+        Whether to run collectors all of whose columns are derived from stored
+        ones; a sink that only stores has no use for them.
+
+    Raises
+    ------
+    CollectorConfigError
+        Where something cannot be made; the message names the file and the key.
+
+    Examples
+    --------
+    >>> from jumper.monitor.metrics.common import CollectorBackend
+    >>> entry = CollectorEntry(
+    ...     "process", "jumper.monitor.metrics.memory.MemoryCollector",
+    ...     "jumper.monitor.metrics.handlers.ScalarHandler", handler_kwargs={"column": "memory"})
+    >>> pipeline = build_pipeline(CollectorConfig((entry,)), object(), ["process"])
+    >>> pipeline.tick(0, 0)
+    {'process': {}}
+    """
+    if not config.entries or config.entries[0].name != "process":
+        names = ", ".join(entry.name for entry in config.entries) or "none"
+        raise CollectorConfigError(f"collectors: expected `process` as the first entry, found {names}")
+    check_columns(config)
+    stages = []
+    for entry in config.entries:
+        handler = build_handler(entry, config.search)
+        if derived or entry.name == "process" or not only_derived(entry, handler):
+            stages.append(_Stage(entry, _collector(entry, host, config.search), handler))
+    return Pipeline(stages, levels)
+
+
+def _collector(entry: CollectorEntry, host: object, search: Sequence[str]) -> Any:
+    factory = resolve(entry, "_target_", entry.target, search)
+    absent = [key for key in entry.inject if not hasattr(host, key)]
+    if absent:
+        raise entry.error("inject", f"this monitor has no {absent[0]!r}")
+    try:
+        collector = factory(**{key: getattr(host, key) for key in entry.inject}, **entry.kwargs)
+    except Exception as error:  # the class may be the user's
+        given = ", ".join((*entry.inject, *entry.kwargs)) or "nothing"
+        raise entry.error("", f"{entry.target} cannot be made from {given}: {type(error).__name__}: {error}") from error
+    if not callable(getattr(collector, "collect", None)):
+        raise entry.error("_target_", f"{entry.target} has no collect(level, context); is it a collector?")
+    return collector
+
+
+def _call(thing: object, method: str, *arguments: object) -> Any:
+    """Call an optional method; documents' collectors need only ``collect``."""
+    found = getattr(thing, method, None)
+    return None if found is None else found(*arguments)
+
+
+def _collect(stage: _Stage, context: CollectionContext, rows: dict[str, dict[str, Value]]) -> None:
+    """Add the columns of one collector to the rows of all levels, or to none where it raises."""
+    _call(stage.handler, "at", context["mono_ns"] / 1e9)
+    new: dict[str, dict[str, Value]] = {}
+    for level, row in rows.items():
+        columns = stage.handler.transform(stage.collector.collect(level, context), level)
+        if not isinstance(columns, Mapping):
+            raise TypeError(f"expected a mapping of column to value from {stage.entry.handler}, found {columns!r:.80}")
+        taken = next((column for column in columns if column in row), None)
+        if taken is not None:
+            raise ValueError(f"the column {taken!r} is written by another collector already")
+        new[level] = {str(column): number(value) for column, value in columns.items()}
+    for level, values in new.items():
+        rows[level].update(values)
