@@ -50,6 +50,11 @@ class Pipeline:
         """Names of the collectors that are running."""
         return [stage.entry.name for stage in self._stages if not stage.off]
 
+    @property
+    def backends(self) -> list[Any]:
+        """The collectors, in order, those that were switched off too."""
+        return [stage.collector for stage in self._stages]
+
     def setup(self) -> dict[str, Any]:
         """Let each collector acquire what it needs; return the facts that they report, merged."""
         facts: dict[str, Any] = {}
