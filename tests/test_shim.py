@@ -220,6 +220,7 @@ def test_the_zombie_waits_for_the_readers_look(launch: Callable[..., Launch]) ->
     states: list[str] = []
 
     def look(record: Record) -> None:
+        time.sleep(0.2)
         states.append(Path(f"/proc/{record.pid}/stat").read_text().rpartition(")")[2].split()[0])
 
     launched = launch("/bin/true")
