@@ -1,0 +1,1 @@
+"""What was measured, as the documents' containers: tables by level and node, and their files."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["key", "counter", "gauge", "peak", "rate"]
-Over = Literal["sum", "max", "mean", "first", "none"]
+Over = Literal["sum", "max", "min", "mean", "first", "none"]
 
 #: Streams of a run. The first four are the levels of the documents.
 STREAMS = {
@@ -39,7 +39,7 @@ class Column:
         high-water mark; a rate is derived from a counter.
     scope : tuple of str
         Streams that carry it.
-    over_processes, over_nodes, over_time : {"sum", "max", "mean", "first", "none"}
+    over_processes, over_nodes, over_time : {"sum", "max", "min", "mean", "first", "none"}
         How it adds up. For counters, over time, ``sum`` means: of the differences.
     source : str
         Where the kernel (or who else) keeps the number.
@@ -132,8 +132,8 @@ def _doc(name: str, unit: str, kind: Kind, nodes: Over, source: str) -> Column:
 
 DERIVED: tuple[Column, ...] = (
     _doc("cpu_util_avg", "%", "rate", "mean", "difference of cpu_ns over time and available CPUs; system: mean of cores"),
-    _doc("cpu_util_min", "%", "rate", "mean", "lowest core"),
-    _doc("cpu_util_max", "%", "rate", "mean", "highest core"),
+    _doc("cpu_util_min", "%", "rate", "min", "lowest core"),
+    _doc("cpu_util_max", "%", "rate", "max", "highest core"),
     _doc("memory", "GiB", "gauge", "sum", "memory_bytes / 2**30"),
     _doc("io_read", "bytes/s", "rate", "sum", "difference of read_bytes over time"),
     _doc("io_write", "bytes/s", "rate", "sum", "difference of write_bytes over time"),
