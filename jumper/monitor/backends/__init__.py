@@ -1,1 +1,80 @@
 """The monitors, by where their engine is hosted: a thread, a child process, one agent a node."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from jumper.monitor.common import JumperError, MonitorProtocol, MonitorUnavailableError
+
+__all__ = ["ALIASES", "BACKENDS", "backend_name", "create_monitor", "native_built"]
+
+#: Name -> class, imported when one is made.
+BACKENDS = {
+    "thread": "jumper.monitor.backends.thread.PerformanceMonitor",
+    "subprocess": "jumper.monitor.backends.subprocess.SubprocessPerformanceMonitor",
+    "native": "jumper.monitor.backends.native.NativeMonitor",
+}
+#: The documents' names of some of them.
+ALIASES = {"subprocess_python": "subprocess", "native_c": "native"}
+
+
+def native_built() -> bool:
+    """Return whether the native engine was built when jumper was installed."""
+    return importlib.util.find_spec("jumper.monitor.backends.native") is not None and hasattr(
+        importlib.import_module("jumper.monitor.backends.native"), "NativeMonitor"
+    )
+
+
+def backend_name(name: str = "default") -> str:
+    """Return the name in :data:`BACKENDS` that a name or alias stands for.
+
+    ``default`` is ``native`` where it is built, else ``subprocess``.
+
+    Raises
+    ------
+    JumperError
+        Where there is no such monitor; the message lists the known ones.
+
+    Examples
+    --------
+    >>> backend_name("subprocess_python")
+    'subprocess'
+    """
+    if name == "default":
+        return "native" if native_built() else "subprocess"
+    known = ALIASES.get(name, name)
+    if known not in BACKENDS:
+        raise JumperError(
+            f"unknown monitor {name!r}; known are default, {', '.join(BACKENDS)} "
+            f"(and {', '.join(f'{alias} for {of}' for alias, of in ALIASES.items())})"
+        )
+    return known
+
+
+def create_monitor(name: str = "default", **kwargs: Any) -> MonitorProtocol:
+    """Return a new monitor.
+
+    Parameters
+    ----------
+    name : str, optional
+        ``default``, ``thread``, ``subprocess``, ``native`` or an alias.
+    **kwargs
+        For its class: ``levels=``, ``collectors=``.
+
+    Raises
+    ------
+    JumperError
+        Where the name is unknown.
+    MonitorUnavailableError
+        Where the monitor cannot run here.
+    """
+    known = backend_name(name)
+    if known == "native" and not native_built():
+        raise MonitorUnavailableError(
+            "the native monitor was not built when jumper was installed (no C compiler?); use 'subprocess'"
+        )
+    module, _, attribute = BACKENDS[known].rpartition(".")
+    monitor: MonitorProtocol = getattr(importlib.import_module(module), attribute)(**kwargs)
+    return monitor

@@ -1,0 +1,1 @@
+"""What people call: a run opened, a command measured, a monitoring service."""
