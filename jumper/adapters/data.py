@@ -71,7 +71,7 @@ class PerformanceData:
         gpu_util: Sequence[float] | None = None,
         gpu_band: Sequence[float] | None = None,
         gpu_mem: Sequence[float] | None = None,
-        io: Sequence[float] | None = None,
+        io: Sequence[float | None] | None = None,
     ) -> None:
         """Add one sample: the documents' eight arguments, or ``add_sample(level, row)``.
 
@@ -188,8 +188,8 @@ class PerformanceData:
         """
         return read_frame(filename)
 
-    def _rates(self, level: str, time: float, io: Sequence[float] | None) -> dict[str, float | None]:
-        counts = [None] * 4 if io is None or len(io) == 0 else [None if v is None else float(v) for v in io]
+    def _rates(self, level: str, time: float, io: Sequence[float | None] | None) -> dict[str, float | None]:
+        counts: list[float | None] = [None if v is None else float(v) for v in io or [None] * 4]
         if len(counts) != 4:
             raise ValueError(f"io: expected bytes read, bytes written, reads and writes, found {len(counts)} values")
         last_time, last = self._io.get(level, (time, [None] * 4))

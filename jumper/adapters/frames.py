@@ -115,12 +115,13 @@ def to_frame(columns: Mapping[str, array[float]], start_time: float | None) -> p
     start_time : float or None
         Where the first time lies below it, all times count from it, and are shifted.
     """
-    pd = pandas()
+    table = pandas().DataFrame
     import numpy as np
 
+    frame: pd.DataFrame = table({name: np.empty(0) for name in BASE_COLUMNS})
     if not columns:
-        return pd.DataFrame({name: pd.Series(dtype="float64") for name in BASE_COLUMNS})
-    frame = pd.DataFrame({name: np.frombuffer(columns[name], dtype="float64") for name in column_order(columns)})
+        return frame
+    frame = table({name: np.frombuffer(columns[name], dtype="float64") for name in column_order(columns)})
     if start_time is not None and "time" in frame and len(frame) and frame["time"].iloc[0] < start_time:
         frame["time"] = frame["time"] + start_time
     return frame
@@ -176,19 +177,22 @@ def read_frame(filename: str | os.PathLike[str]) -> pd.DataFrame:
     """
     path = Path(filename).expanduser()
     suffix = _suffix(path)
-    pd = pandas()
+    reader = pandas()
+    frame: pd.DataFrame
     try:
         if suffix == ".csv":
-            frame = pd.read_csv(path)
+            frame = reader.read_csv(path)
         elif suffix == ".json":
-            frame = pd.read_json(path, orient="records", convert_dates=False, precise_float=True)
+            frame = reader.read_json(path, orient="records", convert_dates=False, precise_float=True)
         else:
             _pyarrow()
-            frame = pd.read_parquet(path)
+            frame = reader.read_parquet(path)
     except (OSError, ValueError) as error:
         raise JumperError(f"{path}: cannot be read as {suffix[1:]}: {error}") from error
     if "time" not in frame:
-        raise JumperError(f"{path}: expected exported samples with a column `time`, found {', '.join(frame) or 'none'}")
+        raise JumperError(
+            f"{path}: expected exported samples with a column `time`, found {', '.join(map(str, frame)) or 'none'}"
+        )
     return frame
 
 

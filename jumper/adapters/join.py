@@ -58,29 +58,29 @@ def join_nodes(frames: Mapping[str, pd.DataFrame], weights: Mapping[str, float])
     DataFrame
         Columns of single devices are left out.
     """
-    pd = pandas()
+    tools = pandas()
     import numpy as np
 
     frames = {node: frame.dropna(subset=["time"]).sort_values("time") for node, frame in frames.items()}
     frames = {node: frame for node, frame in frames.items() if len(frame)}
-    names = column_order(
-        dict.fromkeys(c for f in frames.values() for c in f if over_nodes(c) != "none" and c != "time")
-    )
+    grid: pd.DataFrame = tools.DataFrame({"time": np.empty(0)})
     if not frames:
-        return pd.DataFrame({"time": pd.Series(dtype="float64")})
+        return grid
     steps = {node: _interval(frame["time"].to_numpy()) for node, frame in frames.items()}
     step = min((s for s in steps.values() if s), default=1.0)
     every = np.concatenate([frame["time"].to_numpy() for frame in frames.values()])
     places = np.unique(np.floor((every - every.min()) / step + 0.5))
-    grid = pd.DataFrame({"time": every.min() + places * step})
+    grid = tools.DataFrame({"time": every.min() + places * step})
     aligned = {}
     for node, frame in frames.items():
-        taken = pd.merge_asof(grid, frame, on="time", direction="nearest", tolerance=1.5 * (steps[node] or step))
-        counters = [c for c in frame if c in _COUNTERS]
+        near = 1.5 * (steps[node] or step)
+        taken = tools.merge_asof(grid, frame, on="time", direction="nearest", tolerance=near)
+        counters = [c for c in taken if c in _COUNTERS]
         taken[counters] = taken[counters].ffill()
         aligned[node] = taken
-    joined = {name: _added(name, aligned, weights) for name in names}
-    return pd.DataFrame({"time": grid["time"], **joined})
+    names = dict.fromkeys(str(c) for frame in frames.values() for c in frame)
+    added = {name: _added(name, aligned, weights) for name in column_order(names) if over_nodes(name) != "none"}
+    return grid.assign(**{name: values for name, values in added.items() if name != "time"})
 
 
 def _interval(times: Any) -> float | None:
@@ -89,7 +89,7 @@ def _interval(times: Any) -> float | None:
     return float(np.median(np.diff(times))) or None if len(times) > 1 else None
 
 
-def _added(name: str, aligned: Mapping[str, pd.DataFrame], weights: Mapping[str, float]) -> pd.Series[float]:
+def _added(name: str, aligned: Mapping[str, pd.DataFrame], weights: Mapping[str, float]) -> Any:
     nodes = [node for node, frame in aligned.items() if name in frame]
     table = pandas().concat([aligned[node][name] for node in nodes], axis=1, keys=nodes)
     how = over_nodes(name)
