@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jumper.schema import VERSION
-from jumper.schema.errors import JumperError
+from jumper.schema.errors import JumperError, MissingExtraError
 from jumper.utilities import parse_interval
 
 if TYPE_CHECKING:
@@ -29,17 +29,11 @@ LEVELS = ("process", "user", "system", "slurm")
 RUN = click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
 
 
-class Interval(click.ParamType):
-    """A sampling interval in seconds, checked by :func:`jumper.utilities.parse_interval`."""
-
-    name = "SECONDS"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the interval in seconds."""
-        try:
-            return parse_interval(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _interval(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    try:
+        return parse_interval(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _console() -> Console:
@@ -62,7 +56,14 @@ def cli() -> None:
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@click.option("--interval", type=Interval(), default=1.0, show_default=True, help="Time between two samples.")
+@click.option(
+    "--interval",
+    callback=_interval,
+    default="1.0",
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two samples.",
+)
 @click.option(
     "--backend",
     default="default",
@@ -217,7 +218,10 @@ def doctor(as_json: bool) -> None:
 )
 def demo(front_end: str, output: Path) -> None:
     """Measure a real Dask computation on this machine; leaves a run with report.html in it."""
-    from jumper_dask.demo import run_demo
+    try:
+        from jumper_dask.demo import run_demo
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"the demo needs {error.name}: pip install 'jumper-workflows[dask,report]'") from error
 
     run_demo(output, _console())
 
@@ -249,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ERROR
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "jumper"
-        return _fail(f"{error.format_message().rstrip('.')}; `{path} --help` shows how")
+        return _fail(f"{error.format_message()} (`{path} --help` shows how)")
     except click.ClickException as error:
         return _fail(error.format_message())
     except click.Abort:
