@@ -1,0 +1,362 @@
+"""Pictures of one run as HoloViews elements: each function turns rows into one row of the timeline.
+
+What these elements rely on: Canvas, because a software WebGL redraws 20 to 70 times slower; the
+same borders on every row, so that the time axes line up; data first in each overlay, because an
+overlay takes its axes from its first element (holoviews#4398); a value dimension of its own for
+each row, because rows that share one share their y axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from jumper.analysis.tables import floats, texts
+from jumper.analysis.timeline import OUTSIDE, spread
+from jumper.analysis.units import human_bytes, human_seconds
+from jumper.report.data import MOST_COLOURS, OTHER_GROUPS, Lines, RunRows, Stack
+from jumper.report.extra import need
+from jumper.report.theme import FONT, OTHER, PALETTE, Theme
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Floats
+
+#: Rectangles that carry hover texts; past it the longest and all failed, over an image of the others.
+MOST_BARS = 5000
+LEFT, RIGHT = 100, 84
+_ZOOM = {"default_tools": ["xpan", "xbox_zoom", "xwheel_zoom", "reset", "save"], "active_tools": ["xbox_zoom"]}
+_CLOCK = {"seconds": "%H:%M:%S", "minsec": "%H:%M:%S", "minutes": "%H:%M", "hourmin": "%H:%M", "hours": "%H:%M",
+          "days": "%d %b", "months": "%b %Y", "years": "%Y", "milliseconds": "%H:%M:%S.%3N"}  # fmt: skip
+
+
+def holoviews() -> Any:
+    """Return HoloViews with its Bokeh backend registered; the session's own backend stays as it is."""
+    hv = need("bokeh", "holoviews")
+    if "bokeh" not in hv.Store.registry:
+        current = hv.Store.current_backend if hv.Store.registry else "bokeh"
+        need("holoviews.plotting.bokeh")
+        hv.Store.current_backend = current
+    return hv
+
+
+def finish(element: Any, rows: RunRows, theme: Theme, height: int, title: str, **more: Any) -> Any:
+    """Give an element what every row has: size, borders, time axis, tools, canvas."""
+    from bokeh.models import DatetimeTickFormatter
+
+    options = {
+        "height": height, "responsive": True, "min_width": 480, "title": title, "xlabel": "", "ylabel": "",
+        "xformatter": DatetimeTickFormatter(**_CLOCK), "xlim": tuple(rows.limits), "show_grid": True,
+        "gridstyle": {"xgrid_line_color": theme.grid, "ygrid_line_color": theme.grid}, "toolbar": None,
+        "xaxis": "bare", "show_legend": False, **_ZOOM, **more,
+        "backend_opts": {"plot.output_backend": "canvas", "plot.min_border_left": LEFT,
+                         "plot.min_border_right": RIGHT},
+    }  # fmt: skip
+    hv = holoviews()
+    if not isinstance(element, hv.Overlay):
+        options.pop("show_legend")
+    return element.opts(backend="bokeh", **options)
+
+
+def overview(rows: RunRows, theme: Theme) -> Any:
+    """Attempts that run (of one attempt: its busy cores), over the whole time: the row of the brush."""
+    hv = holoviews()
+    line, what = rows.running, "Running tasks"
+    if len(rows.bars) < 2:
+        stack = rows.cpu
+        line, what = (np.sum(list(stack.layers.values()), axis=0) if stack else rows.running), "Busy cores"
+    area = hv.Area((rows.time, line.astype("f4")), "time", "overview").opts(
+        backend="bokeh", color=theme.muted, alpha=0.45, line_width=0
+    )
+    title = f"{what}: drag the window to move or zoom every row"
+    return finish(area, rows, theme, 92, title, yaxis=None, xaxis="bottom", ylim=(0, _top(line)),
+                  default_tools=[], active_tools=[])  # fmt: skip
+
+
+def tasks(rows: RunRows, theme: Theme) -> Any | None:
+    """Attempts as bars in the lanes of their nodes, coloured by group; failed ones outlined."""
+    bars = rows.bars
+    if len(bars) < 2:
+        return None
+    hv = holoviews()
+    from bokeh.models import HoverTool
+
+    height = max(end for _, end in rows.node_rows.values())
+    drawn, rest = split_bars(bars)
+    table = rows.run.tasks.iloc[drawn["index"].to_numpy()]
+    low = height - 1 - drawn["row"].to_numpy()
+    frame = pd.DataFrame({
+        "time": rows.clock(drawn["start"].to_numpy()), "low": low + 0.06,
+        "end": rows.clock(drawn["stop"].to_numpy()), "high": low + 0.94,
+        "fill": [rows.colour.get(name, OTHER) for name in drawn["type"]], "number": drawn["index"].to_numpy(),
+        "task": [text[:160] for text in texts(table, "key")], "place": _places(table),
+        "wall": [human_seconds(v) for v in _known(table, "wall_s")],
+        "cpu": [human_seconds(v) for v in _known(table, "cpu_s")],
+        "memory": [human_bytes(v) for v in _known(table, "memory_peak_bytes")], "state": texts(table, "state"),
+    })  # fmt: skip
+    tips = [("task", "@task"), ("on", "@place"), ("start", "@left{%H:%M:%S}"), ("wall time", "@wall"),
+            ("CPU time", "@cpu"), ("memory peak", "@memory"), ("state", "@state")]  # fmt: skip
+    hover = HoverTool(tooltips=tips, formatters={"@left": "datetime"}, point_policy="follow_mouse")
+    corners = ["time", "low", "end", "high"]
+    rectangles = hv.Rectangles(frame, corners, list(frame.columns[4:])).opts(
+        backend="bokeh", color="fill", line_width=0, tools=[hover, "tap"], nonselection_alpha=0.18,
+        nonselection_line_alpha=0,
+    )  # fmt: skip
+    failed = hv.Rectangles(frame.loc[drawn["bad"].to_numpy(), corners], corners, []).opts(
+        backend="bokeh", fill_alpha=0, line_color=theme.text, line_width=1.6
+    )
+    picture = rectangles * failed
+    if len(rest):
+        picture = picture * _crowd(rows, rest, height)
+    bands = [(height - end, height - first) for first, end in rows.node_rows.values()]
+    picture = picture * hv.HSpans(pd.DataFrame(bands, columns=["from", "to"]), ["from", "to"]).opts(
+        backend="bokeh", color=theme.band, alpha=1, line_width=0, level="underlay"
+    )
+    ticks = [(height - (first + end) / 2, name) for name, (first, end) in rows.node_rows.items()]
+    return finish(picture, rows, theme, 48 + int(np.clip(13 * height, 44, 470)), "Tasks on node lanes",
+                  yticks=ticks[:: -(-len(ticks) // 40)], ylim=(-0.6, height + 0.6))  # fmt: skip
+
+
+def split_bars(bars: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return (bars to draw one by one, the others): all that failed and the longest, at most :data:`MOST_BARS`."""
+    if len(bars) <= MOST_BARS:
+        return bars, bars.iloc[:0]
+    rank = np.lexsort((-(bars["stop"] - bars["start"]).to_numpy(), ~bars["bad"].to_numpy()))
+    return bars.iloc[np.sort(rank[:MOST_BARS])], bars.iloc[np.sort(rank[MOST_BARS:])]
+
+
+def _crowd(rows: RunRows, rest: pd.DataFrame, height: int) -> Any:
+    """Draw many short attempts as an image: the group that held a lane longest in each bin."""
+    hv = holoviews()
+    names = list(rows.colour)
+    image = np.full((height, rows.grid.bins), np.nan, dtype="f4")
+    begin = rows.grid.seconds(rest["start"].to_numpy())
+    end = np.maximum(rows.grid.seconds(rest["stop"].to_numpy()), begin + rows.grid.width_s * 1e-3)
+    lane, group = rest["row"].to_numpy(), np.array([names.index(name) for name in rest["type"]])
+    for row in np.unique(lane):
+        here = lane == row
+        held = np.array([
+            spread(begin[here & (group == g)], end[here & (group == g)], (end - begin)[here & (group == g)],
+                   rows.grid.edges) for g in range(len(names))
+        ])  # fmt: skip
+        seen = held.max(axis=0) > 0
+        image[row, seen] = held.argmax(axis=0)[seen]
+    return hv.Image(image, bounds=_bounds(rows, 0, height), kdims=["time", "low"], vdims="crowd").opts(
+        backend="bokeh", cmap=list(rows.colour.values()), clim=(-0.5, len(names) - 0.5), level="underlay",
+        clipping_colors={"NaN": (0, 0, 0, 0)},
+    )  # fmt: skip
+
+
+def cpu(rows: RunRows, theme: Theme) -> Any | None:
+    """Busy cores, stacked by task group; CPU time that belongs to no attempt is grey."""
+    stack = rows.cpu
+    if stack is None:
+        return None
+    fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
+    grouped = len(stack.layers) > 1
+    title = "CPU by task group" if grouped else "CPU"
+    return _stacked(rows, theme, stack, "cpu", title, fill, "busy cores", 1.0, "")
+
+
+def memory(rows: RunRows, theme: Theme) -> Any | None:
+    """Memory in use, stacked by worker or target."""
+    stack = rows.memory
+    if stack is None:
+        return None
+    top = max(np.sum(list(stack.layers.values()), axis=0).max(), 1.0)
+    factor, unit = _unit(top)
+    fill = dict(zip(stack.layers, _shades(theme, len(stack.layers)), strict=False))
+    title = "Memory by worker" if len(stack.layers) > 1 else "Memory"
+    scaled = Stack({name: line / factor for name, line in stack.layers.items()},
+                   stack.capacity / factor if stack.capacity else None,
+                   f"{human_bytes(stack.capacity)} {stack.capacity_label}" if stack.capacity else "")  # fmt: skip
+    return _stacked(rows, theme, scaled, "memory", title, fill, unit, 1.0, unit)
+
+
+def io(rows: RunRows, theme: Theme) -> Any | None:
+    """Bytes a second from and to storage, of all that is watched."""
+    return _transfer(rows, theme, "storage", "Storage I/O", ("process", "read_bytes", "write_bytes"), ("read", "write"))
+
+
+def calls(rows: RunRows, theme: Theme) -> Any | None:
+    """Bytes a second read and written through system calls: the page cache and pipes count here."""
+    return _transfer(rows, theme, "calls", "I/O through system calls", ("process", "read_chars", "write_chars"),
+                     ("read", "write"))  # fmt: skip
+
+
+def network(rows: RunRows, theme: Theme) -> Any | None:
+    """Bytes a second over the network interfaces of the nodes, loopback left out."""
+    return _transfer(rows, theme, "network", "Network of the nodes", ("system", "net_recv_bytes", "net_sent_bytes"),
+                     ("received", "sent"))  # fmt: skip
+
+
+def nodes(rows: RunRows, theme: Theme) -> Any | None:
+    """Node by time: percent of the node's CPUs that are busy, whoever uses them; missing samples in their own colour."""
+    lines = rows.node_cpu
+    if not lines:
+        return None
+    hv = holoviews()
+    from bokeh.models import FixedTicker, HoverTool, PrintfTickFormatter
+    from bokeh.palettes import interp_palette
+
+    names = sorted(lines)
+    image = np.round(np.vstack([lines[name] for name in names])).astype("f4")
+    hover = HoverTool(tooltips=[("time", "$x{%H:%M:%S}"), ("CPU busy", "@image{0} %")], formatters={"$x": "datetime"})
+    picture = hv.Image(image, bounds=_bounds(rows, 0, len(names)), kdims=["time", "node"], vdims="busy").opts(
+        backend="bokeh", cmap=list(interp_palette(theme.ramp, 256)), clim=(0, 100), colorbar=True, clabel="",
+        tools=[hover], clipping_colors={"NaN": theme.gap},
+        # "%d %" would throw in the browser and blank the whole page: the sign is doubled
+        colorbar_opts={"width": 8, "padding": 4, "margin": 0, "bar_line_color": None, "major_tick_line_color": None,
+                       "ticker": FixedTicker(ticks=[0, 50, 100]), "formatter": PrintfTickFormatter(format="%d %%")},
+    )  # fmt: skip
+    ticks = [(len(names) - 0.5 - i, name) for i, name in enumerate(names)]
+    return finish(picture, rows, theme, int(np.clip(44 + 22 * len(names), 76, 420)), "CPU of the nodes, all users",
+                  yticks=ticks[:: -(-len(ticks) // 30)], show_grid=False)  # fmt: skip
+
+
+def metric(rows: RunRows, theme: Theme, found: Lines) -> Any:
+    """Any column of the samples: a line a node or process; past seven, their mean and range."""
+    hv = holoviews()
+    dimension = f"{found.level}_{found.metric}"
+    lines = {name: line.astype("f4") for name, line in found.lines.items()}
+    if len(lines) > MOST_COLOURS:
+        with np.errstate(all="ignore"):
+            table = np.vstack(list(lines.values()))
+            known = ~np.isnan(table).all(axis=0)
+            blank = np.full(table.shape[1], np.nan, dtype="f4")
+            lines = {"highest": blank.copy(), "mean": blank.copy(), "lowest": blank.copy()}
+            for name, reduce in (("highest", np.nanmax), ("mean", np.nanmean), ("lowest", np.nanmin)):
+                lines[name][known] = reduce(table[:, known], axis=0)
+    fill = dict(zip(lines, PALETTE, strict=False))
+    curves = [
+        hv.Curve((rows.time, line), "time", dimension).opts(backend="bokeh", color=fill[name], line_width=1.4)
+        for name, line in lines.items()
+    ]
+    values = np.concatenate([line[np.isfinite(line)] for line in lines.values()])
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    low = 0.0 if 0 <= low < 0.5 * high else low
+    room = (high - low or abs(high) or 1.0) * 0.1
+    picture = hv.Overlay([*curves, _hover(rows, dimension, lines, "{0.00}", "")])
+    scope = {"system": "of the node"}.get(found.level, f"of the {found.level}")
+    return finish(picture, rows, theme, 120, f"{found.metric} {scope}",
+                  ylim=(low - room if low else 0.0, high + room), yticks=4)  # fmt: skip
+
+
+def _stacked(
+    rows: RunRows, theme: Theme, stack: Stack, dimension: str, title: str, fill: Mapping[str, str], label: str,
+    capacity_part: float, unit: str,
+) -> Any:  # fmt: skip
+    hv = holoviews()
+    base = np.zeros(rows.grid.bins)
+    layers = []
+    for name, line in stack.layers.items():
+        top = base + np.nan_to_num(line)
+        layers.append(
+            hv.Area((rows.time, top.astype("f4"), base.astype("f4")), "time", [dimension, f"{dimension}_base"]).opts(
+                backend="bokeh", color=fill.get(name, OTHER), line_width=0, alpha=0.9
+            )
+        )
+        base = top
+    highest = _top(base)
+    shown = stack.capacity is not None and highest > 0.25 * stack.capacity
+    if stack.capacity is not None and not shown:
+        title += f" ({stack.capacity_label} in all)" if dimension == "cpu" else f" ({stack.capacity_label})"
+    if shown and stack.capacity is not None:
+        layers += _limit(rows, theme, stack.capacity, stack.capacity_label)
+        highest = max(highest, stack.capacity * 1.22)
+    layers.append(_hover(rows, f"{dimension}_total", stack.layers, "{0.00}", f" {unit}" if unit else "", dimension))
+    return finish(hv.Overlay(layers), rows, theme, 150, title, ylabel=label, ylim=(0, highest), yticks=4)
+
+
+def _limit(rows: RunRows, theme: Theme, value: float, label: str) -> list[Any]:
+    hv = holoviews()
+    from bokeh.core.properties import value as constant
+
+    line = hv.HLine(value).opts(backend="bokeh", color=theme.text, line_dash="dashed", line_width=1, alpha=0.7)
+    text = hv.Text(rows.time[2], value * 1.02, label, halign="left", valign="bottom").opts(
+        backend="bokeh", text_font_size="10px", text_color=theme.muted, text_font=constant(FONT)
+    )
+    return [line, text]
+
+
+def _transfer(
+    rows: RunRows, theme: Theme, dimension: str, title: str, source: tuple[str, str, str], words: tuple[str, str]
+) -> Any | None:
+    moved = rows.transfer(*source)
+    if moved is None:
+        return None
+    hv = holoviews()
+    from bokeh.core.properties import value as constant
+    from bokeh.models import CustomJSTickFormatter
+
+    read, written = moved
+    factor, unit = _unit(max(read.max(), written.max()))
+    read, written = read / factor, written / factor
+    up, down = _top(read), _top(written)
+    up, down = max(up, down * 0.25), max(down, up * 0.25)
+    labels = [
+        hv.Text(rows.time[int(rows.grid.bins * 0.995)], at, word).opts(
+            backend="bokeh", text_align="right", text_font_size="11px", text_color=colour, text_font=constant(FONT)
+        )
+        for at, word, colour in ((up * 0.78, words[0], theme.read), (-down * 0.78, words[1], theme.write))
+    ]
+    areas = [
+        hv.Area((rows.time, line.astype("f4")), "time", dimension).opts(
+            backend="bokeh", color=colour, line_width=0, alpha=0.85
+        )
+        for line, colour in ((read, theme.read), (-written, theme.write))
+    ]
+    zero = hv.HLine(0).opts(backend="bokeh", color=theme.muted, line_width=1)
+    hover = _hover(rows, dimension, dict(zip(words, (read, written), strict=True)), "{0.00}", f" {unit}/s")
+    formatter = CustomJSTickFormatter(code="return Math.abs(tick).toLocaleString('en')")
+    return finish(hv.Overlay([*areas, zero, *labels, hover]), rows, theme, 130, title, ylabel=f"{unit}/s",
+                  ylim=(-down, up), yticks=5, yformatter=formatter)  # fmt: skip
+
+
+def _hover(
+    rows: RunRows, dimension: str, lines: Mapping[str, Floats], pattern: str, unit: str, axis: str | None = None
+) -> Any:
+    """An unseen curve that says at each time what all layers are."""
+    hv = holoviews()
+    from bokeh.models import HoverTool
+
+    fields = [f"{dimension}_{i}" for i in range(len(lines))]
+    tips = [("time", "@time{%H:%M:%S}")]
+    tips += [(name[:60], f"@{{{field}}}{pattern}{unit}") for name, field in zip(lines, fields, strict=True)]
+    hover = HoverTool(tooltips=tips, formatters={"@time": "datetime"}, mode="vline", line_policy="nearest")
+    total = np.sum([np.nan_to_num(line) for line in lines.values()], axis=0) if axis else next(iter(lines.values()))
+    data = (rows.time, np.asarray(total, dtype="f4"), *(np.asarray(line, dtype="f4") for line in lines.values()))
+    return hv.Curve(data, "time", [axis or dimension, *fields]).opts(
+        backend="bokeh", line_alpha=0, tools=[hover], color="black"
+    )
+
+
+def _bounds(rows: RunRows, low: float, high: float) -> tuple[Any, float, Any, float]:
+    left, right = rows.clock(np.array([rows.grid.start_ns, rows.grid.stop_ns]))
+    return left, low, right, high
+
+
+def _known(table: pd.DataFrame, column: str) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in floats(table, column)]
+
+
+def _places(table: pd.DataFrame) -> list[str]:
+    pairs = zip(texts(table, "node"), texts(table, "worker"), strict=True)
+    return [", ".join(part for part in pair if part) for pair in pairs]
+
+
+def _top(line: Floats) -> float:
+    return float(np.nanmax(line, initial=0.0)) * 1.08 or 1.0
+
+
+def _unit(top: float) -> tuple[float, str]:
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if top >= 1024.0**power:
+            return 1024.0**power, unit
+    return 1.0, "B"
+
+
+def _shades(theme: Theme, count: int) -> list[str]:
+    return [theme.stack[1]] if count == 1 else list(theme.stack)

@@ -1,0 +1,209 @@
+"""The tables of the page as plain rows: groups, tasks with their drill-down, nodes, provenance."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from jumper.analysis.summary import lists, summarize
+from jumper.analysis.tables import RunTables, floats, series, texts, times
+from jumper.analysis.units import digits, human_bytes, human_seconds
+from jumper.report.data import RunRows
+from jumper.report.theme import OTHER
+from jumper.schema.tasks import TASK_COLUMNS
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Floats
+
+#: Attempts that the page carries: all that failed and the longest; the rest stays in tasks.parquet.
+MOST_TASKS = 5000
+#: Attempts with curves of their own in the drill-down, and points of such a curve.
+MOST_CURVES, CURVE_POINTS = 1000, 48
+
+
+def groups(rows: RunRows) -> list[dict[str, Any]]:
+    """Return the rows of the table of groups, texts and shares ready to show."""
+    table = summarize(rows.run.tasks)
+    most = float(table["cores"].max()) if table["cores"].notna().any() else 0.0
+    out = []
+    for name, row in table.iterrows():
+        value = {key: None if pd.isna(item) else float(item) for key, item in row.items()}
+        peak, asked = value["memory_peak_bytes"], value["memory_asked_bytes"] or value["memory_limit_bytes"]
+        out.append({
+            "name": str(name) or "(no name)", "colour": rows.colour.get(str(name) or "(no name)", OTHER),
+            "attempts": f"{value['attempts']:.0f}", "failed": f"{value['failed']:.0f}", "bad": bool(value["failed"]),
+            "cpu": human_seconds(value["cpu_s"]), "wall": human_seconds(value["wall_s"]),
+            "median": human_seconds(value["wall_median_s"]), "longest": human_seconds(value["wall_max_s"]),
+            "cores": "" if value["cores"] is None else digits(value["cores"]),
+            "cores_share": 100 * value["cores"] / most if value["cores"] and most else 0,
+            "peak": human_bytes(peak), "asked": human_bytes(asked),
+            "asked_word": "asked" if value["memory_asked_bytes"] else "allowed",
+            "used_share": 100 * peak / asked if peak and asked else None,
+            "read": human_bytes(value["read_chars"] if value["read_bytes"] is None else value["read_bytes"]),
+            "written": human_bytes(value["write_chars"] if value["write_bytes"] is None else value["write_bytes"]),
+            "flagged": f"{value['flagged']:.0f}",
+        })  # fmt: skip
+    return out
+
+
+def tasks(rows: RunRows) -> dict[str, Any]:
+    """Return the attempts as columns for the page's script, with curves of the longest.
+
+    Returns
+    -------
+    dict
+        ``columns``: name, unit, type and meaning of each column that holds a value;
+        ``values``: name -> list; ``number``: positions in the tasks table; ``start``:
+        milliseconds as the page's clock shows them; ``curves``: position -> ``cpu``,
+        ``memory`` (percent of the highest) and those two; ``total``.
+    """
+    table = rows.run.tasks
+    bad = np.isin(texts(table, "state"), ["failed", "lost"])
+    wall = np.nan_to_num(floats(table, "wall_s"))
+    chosen = np.lexsort((-wall, ~bad))[:MOST_TASKS]
+    shown = table.iloc[chosen]
+    columns, values = [], {}
+    for column in TASK_COLUMNS:
+        if column.name not in shown:
+            continue
+        found = _plain(shown, column.name, column.dtype)
+        if any(item not in (None, "") for item in found):
+            columns.append({"name": column.name, "unit": column.unit, "type": column.dtype, "meaning": column.meaning})
+            values[column.name] = found
+    start = times(shown, "start_ns")
+    clock = rows.clock(start).astype("datetime64[ms]").astype("int64")
+    longest = chosen[np.argsort(-wall[chosen], kind="stable")][:MOST_CURVES]
+    return {
+        "columns": columns, "values": values, "number": chosen.tolist(), "total": len(table),
+        "start": [int(ms) if ns > 0 else None for ms, ns in zip(clock, start, strict=True)],
+        "colours": {str(name): rows.colour.get(str(name), OTHER) for name in set(texts(shown, "group"))},
+        "curves": curves(rows, longest),
+    }  # fmt: skip
+
+
+def _plain(frame: pd.DataFrame, name: str, dtype: str) -> list[Any]:
+    if dtype == "list":
+        return [", ".join(map(str, flags)) or None for flags in lists(frame, name)]
+    if dtype == "int":
+        return [None if pd.isna(value) else int(value) for value in frame[name]]
+    if dtype == "float":
+        return [None if np.isnan(value) else float(f"{value:.6g}") for value in floats(frame, name)]
+    return [
+        None if value is None or (np.isscalar(value) and pd.isna(value))
+        else value if isinstance(value, str) else json.dumps(value, default=str)
+        for value in frame[name]
+    ]  # fmt: skip
+
+
+def curves(rows: RunRows, chosen: Any) -> dict[str, dict[str, Any]]:
+    """Return CPU of the thread (or process) and memory of the process during each chosen attempt."""
+    run = rows.run
+    threads, processes = _indexed(run.samples("thread"), "tid"), _indexed(run.samples("process"), "pid")
+    table = run.tasks
+    node, pid, thread = texts(table, "node"), times(table, "pid"), times(table, "thread")
+    start, stop = times(table, "start_ns"), times(table, "stop_ns")
+    out: dict[str, dict[str, Any]] = {}
+    for index in map(int, chosen):
+        place = (node[index], int(pid[index]))
+        tree = processes.get((*place, place[1]))
+        counter = threads.get((*place, int(thread[index]))) or (tree if not thread[index] else None)
+        found: dict[str, Any] = {}
+        for name, source, column in (("cpu", counter, "cpu_ns"), ("memory", tree, "memory_bytes")):
+            if source is None or not start[index] or stop[index] <= start[index]:
+                continue
+            at, frame = source
+            first, last = np.searchsorted(at, (start[index], stop[index]))
+            if last - first < 4:
+                continue
+            values = floats(frame.iloc[max(first - 1, 0) : last + 1], column)
+            if name == "cpu":
+                values = np.diff(values) / np.maximum(np.diff(at[max(first - 1, 0) : last + 1]), 1)
+            found[name] = _thinned(values)
+        if found:
+            out[str(index)] = found
+    return out
+
+
+def _indexed(samples: pd.DataFrame, last: str) -> dict[tuple[str, int, int], tuple[Any, pd.DataFrame]]:
+    out: dict[tuple[str, int, int], tuple[Any, pd.DataFrame]] = {}
+    for keys, frame in series(samples):
+        if keys.get("pid") is not None and not pd.isna(keys["pid"]) and not pd.isna(keys.get(last)):
+            out.setdefault((str(keys["node"]), int(keys["pid"]), int(keys[last])), (times(frame, "time_ns"), frame))
+    return out
+
+
+def _thinned(values: Floats) -> dict[str, Any]:
+    values = np.maximum(np.nan_to_num(values), 0.0)
+    if len(values) > CURVE_POINTS:
+        values = np.maximum.reduceat(values, np.linspace(0, len(values), CURVE_POINTS + 1).astype(int)[:-1])
+    top = float(values.max())
+    share = np.zeros(len(values)) if top <= 0 else values / top * 100
+    return {"top": float(f"{top:.4g}"), "points": np.round(share).astype(int).tolist()}
+
+
+def nodes(rows: RunRows) -> list[dict[str, str]]:
+    """Return the rows of the table of nodes."""
+    run = rows.run
+    by_node = summarize(run.tasks, by="node")
+    system = run.samples("system")
+    out = []
+    for name in sorted({*run.nodes, *map(str, by_node.index)} - {""}):
+        facts = run.nodes.get(name, {})
+        row = {key: None if pd.isna(item) else item for key, item in by_node.loc[name].items()} if name in by_node.index else {}
+        here = system[system["node"] == name] if "node" in system else system
+        used = floats(here, "memory_bytes")
+        busy = rows.node_cpu.get(name)
+        out.append({
+            "name": name, "cpus": f"{facts.get('num_cpus') or ''}", "memory": human_bytes(facts.get("memory_bytes")),
+            "attempts": f"{row.get('attempts', 0)}", "failed": f"{row.get('failed', 0)}",
+            "cpu": human_seconds(row.get("cpu_s")),
+            "busy": "" if busy is None or np.isnan(busy).all() else f"{np.nanmean(busy):.0f} %",
+            "used": human_bytes(float(np.nanmax(used))) if np.isfinite(used).any() else "",
+            "kernel": str(facts.get("kernel") or ""),
+        })  # fmt: skip
+    return out
+
+
+def provenance(rows: RunRows, key: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what was run and measured with what, and what measuring cost, as pairs of words."""
+    run = rows.run
+    info, monitor = run.info, run.samples("monitor")
+    out = [("run", str(info.get("run", ""))), ("command", command_of(run))]
+    out.append(("versions", ", ".join(f"{name} {version}" for name, version in (info.get("versions") or {}).items())))
+    out.append(("sampling", f"every {digits(rows.interval_s)} s; {_coverage(run)}"))
+    errors = [clock["error_ns"] for clock in (info.get("clocks") or {}).values() if clock.get("error_ns") is not None]
+    if errors:
+        out.append(("clocks", f"placed within {human_seconds(max(errors) / 1e9)} of the reference clock"))
+    if key["monitor_cpu_s"] is not None:
+        share = key["monitor_share"]
+        text = f"{human_seconds(key['monitor_cpu_s'])} of CPU" + (f", {share:.2%} of one core" if share else "")
+        top = floats(monitor, "rss_bytes")
+        monitors = len({(str(k.get("node")), k.get("pid"), k.get("segment")) for k, _ in series(monitor)})
+        text += f", by {monitors} monitor{'s' if monitors != 1 else ''}"
+        text += f"; largest {human_bytes(float(np.nanmax(top)))}" if np.isfinite(top).any() else ""
+        out.append(("own cost", text + " (not in the figures above)"))
+    return [(name, text) for name, text in out if text]
+
+
+def command_of(run: RunTables) -> str:
+    """Return what ran as one line, quoted for a shell where it is a list."""
+    command = run.info.get("command")
+    if isinstance(command, list | tuple):
+        return shlex.join(map(str, command))
+    return str(command or "")
+
+
+def _coverage(run: RunTables) -> str:
+    known = run.info.get("coverage") or {}
+    counts = {name: len(value) if isinstance(value, list | dict) else value for name, value in known.items()}
+    if counts.get("expected") is None:
+        return f"{len(run.info.get('segments') or {})} segments"
+    text = f"{counts.get('came', 0)} of {counts['expected']} expected segments came"
+    for name in ("missing", "torn", "dropped"):
+        if counts.get(name):
+            text += f", {counts[name]} {name}"
+    return text
