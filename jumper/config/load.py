@@ -21,9 +21,9 @@ def load_config(path: str | os.PathLike[str] | None = None) -> CollectorConfig:
     """Return the collectors that a monitor built now would run.
 
     Merged, a later one adding entries or replacing those of the same name (null
-    removes one): the built-in file, ``~/.config/jumper/collectors.yaml``, the
-    file that ``JUMPER_COLLECTORS`` names, and ``path``. No other place is looked
-    at, since a ``_target_`` is code that will run.
+    removes one): the built-in file, ``~/.config/jumper/collectors.yaml``
+    (``XDG_CONFIG_HOME`` where it is set), the file that ``JUMPER_COLLECTORS``
+    names, and ``path``. No other place is looked at, since a ``_target_`` is code that will run.
 
     Parameters
     ----------
@@ -42,17 +42,19 @@ def load_config(path: str | os.PathLike[str] | None = None) -> CollectorConfig:
     'process'
     """
     files = []
-    own = Path.home() / ".config" / "jumper" / "collectors.yaml"
-    if own.exists():
-        files.append((own, str(own)))
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    own = os.path.join(base, "jumper", "collectors.yaml")
+    if os.path.exists(own):
+        files.append((own, own))
     named = os.environ.get("JUMPER_COLLECTORS")
     if named:
-        files.append((Path(named).expanduser(), f"{named} (JUMPER_COLLECTORS)"))
+        files.append((named, f"{named} (JUMPER_COLLECTORS)"))
     if path is not None:
-        files.append((Path(path).expanduser(), os.fspath(path)))
+        files.append((os.fspath(path), os.fspath(path)))
     merged = _built_in()
-    for file, origin in files:
-        merged.update(_parse(_read(file, origin), origin, str(file.absolute().parent)))
+    for name, origin in files:
+        file = Path(os.path.abspath(os.path.expanduser(name)))
+        merged.update(_parse(_read(file, origin), origin, str(file.parent)))
     config = _config(merged)
     check_targets(config)
     return config
