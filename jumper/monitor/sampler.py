@@ -121,9 +121,14 @@ class Sampler:
         source = self._process.target if self._process is not None else None
         return source is None or source.alive
 
-    def start(self) -> None:
-        """Set the collectors up, take the first tick here, and go on in a thread."""
+    def start(self, root_io_fd: int | None = None) -> None:
+        """Set the collectors up, take the first tick here, and go on in a thread.
+
+        ``root_io_fd`` is the target's /proc/PID/io, opened while it lived; it is closed here.
+        """
         self.pipeline.setup()
+        if self._process is not None and root_io_fd is not None:
+            self._process.keep_io(root_io_fd)
         self.running = True
         self._tick()
         self._thread = threading.Thread(target=self._run, name="jumper-sampler", daemon=True)

@@ -92,6 +92,13 @@ class ProcessCollector(CollectorBackend):
         """Look between ticks; return seconds until the next look, or None."""
         return self.target.poll() if self.target is not None else None
 
+    def keep_io(self, fd: int) -> None:
+        """Take over the target's open I/O file, so that its last value is read from the zombie."""
+        if isinstance(self.target, TreeSource):
+            self.target.keep_io(fd)
+        else:
+            os.close(fd)
+
     def close(self) -> None:
         """Close the sources."""
         if self.target is not None:

@@ -107,11 +107,6 @@ class Process:
         self.own[3:] = io
         self.io_ok = True
 
-    def keep_io(self, fs: ProcFS) -> None:
-        """Keep the I/O file open: a zombie's cannot be opened without privilege, but read."""
-        with contextlib.suppress(OSError):
-            self.io_fd = os.open(f"{fs.root}/{self.pid}/io", os.O_RDONLY | os.O_CLOEXEC)
-
     def close(self) -> None:
         """Close what is kept open."""
         if self.io_fd is not None:

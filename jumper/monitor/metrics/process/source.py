@@ -89,11 +89,13 @@ class TreeSource:
         """The processes of the target now."""
         return set(self.tree.members)
 
-    def keep_io(self) -> None:
-        """Keep the root's I/O file open, so that its last value is read from the zombie."""
+    def keep_io(self, fd: int) -> None:
+        """Take over the root's open I/O file: a zombie's cannot be opened without privilege, but read."""
         root = self.tree.members.get(self.tree.root)
         if root is not None:
-            root.keep_io(self.fs)
+            root.io_fd = fd
+        else:
+            os.close(fd)
 
     def update(self) -> Counters:
         """Take one reading of the whole tree."""

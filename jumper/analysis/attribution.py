@@ -1,0 +1,402 @@
+"""What each attempt cost: the boundaries that a front end recorded, joined with the samples between them.
+
+This is the one place where a task's cost is computed. Joining is by host and
+monotonic clock, so wall clocks do not matter to it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jumper.schema.tasks import PART_COLUMNS, TASK_COLUMNS
+from jumper.store.merge import Merged
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    Ints = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float64]
+
+Row = dict[str, Any]
+IO = ("read_bytes", "write_bytes", "read_chars", "write_chars")
+#: beyond this many intervals between two ticks there is a gap
+GAP = 2.5
+#: bounds of a peak that lie further apart than this are flagged
+CLOSE = 1.02
+SLACK_BYTES = 1 << 20
+#: what a wait and a ledger may differ by through rounding
+ROUNDING_NS = 20_000_000
+
+_KNOWN = {column.name for column in TASK_COLUMNS}
+
+
+@dataclass(slots=True)
+class Series:
+    """Samples of one process (or thread) of one host, by monotonic time; a missing value is NaN."""
+
+    mono: Ints
+    columns: dict[str, Floats]
+
+    def window(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the range of rows with start <= time <= stop."""
+        return int(self.mono.searchsorted(start, "left")), int(self.mono.searchsorted(stop, "right"))
+
+    def highest(self, name: str, low: int, high: int) -> float | None:
+        """Return the largest value of a column in a range of rows, or None."""
+        import numpy as np
+
+        values = self.columns.get(name)
+        if values is None or high <= low:
+            return None
+        part = values[low:high]
+        part = part[~np.isnan(part)]
+        return float(part.max()) if part.size else None
+
+    def last(self, name: str, low: int, high: int) -> float | None:
+        """Return the last value of a column in a range of rows, or None."""
+        import numpy as np
+
+        values = self.columns.get(name)
+        if values is None or high <= low:
+            return None
+        part = values[low:high]
+        part = part[~np.isnan(part)]
+        return float(part[-1]) if part.size else None
+
+
+class Samples:
+    """The process and thread streams of a run, cut into series.
+
+    Parameters
+    ----------
+    load : callable
+        ``load(stream)`` gives the samples of a stream as a DataFrame.
+    boots : mapping of str to str
+        Segment -> boot id of its host.
+    """
+
+    def __init__(self, load: Callable[[str], pd.DataFrame], boots: Mapping[str, str]) -> None:
+        self._load = load
+        self._boots = boots
+        self._series: dict[str, dict[tuple[Any, ...], Series]] = {}
+
+    def process(self, node: str, boot: str, pid: int) -> Series | None:
+        """Return the series of a target, or None."""
+        return self._of("process", ("pid",)).get((node, boot, pid))
+
+    def thread(self, node: str, boot: str, pid: int, tid: int) -> Series | None:
+        """Return the series of a thread, or None."""
+        return self._of("thread", ("pid", "tid")).get((node, boot, pid, tid))
+
+    def _of(self, stream: str, keys: tuple[str, ...]) -> dict[tuple[Any, ...], Series]:
+        if stream not in self._series:
+            self._series[stream] = dict(self._cut(self._load(stream), keys))
+        return self._series[stream]
+
+    def _cut(self, frame: pd.DataFrame, keys: tuple[str, ...]) -> list[tuple[tuple[Any, ...], Series]]:
+        import numpy as np
+
+        if frame.empty:
+            return []
+        frame = frame.assign(boot=frame["segment"].map(self._boots)).sort_values("mono_ns", kind="stable")
+        found = []
+        for key, part in frame.groupby(["node", "boot", *keys], sort=False):
+            mono = part["mono_ns"].to_numpy("int64")
+            values = {
+                str(name): part[name].to_numpy("float64", na_value=np.nan)
+                for name in part.columns
+                if name not in ("node", "segment", "boot", "mono_ns", "time_ns")
+            }
+            found.append((tuple(k if isinstance(k, str) else int(k) for k in key), Series(mono, values)))
+        return found
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What was recorded of one attempt: all its records, the first start and the last stop."""
+
+    facts: Row = field(default_factory=dict)
+    start: Row | None = None
+    stop: Row | None = None
+
+
+def attempts_of(records: list[Row]) -> list[Attempt]:
+    """Put the ``task`` records of each (key, attempt id) together; later ones add to earlier ones."""
+    found: dict[tuple[str, str], Attempt] = {}
+    for record in records:
+        if record.get("type") != "task" or "key" not in record:
+            continue
+        identity = (str(record["key"]), str(record.get("attempt_id", "")))
+        attempt = found.setdefault(identity, Attempt())
+        flags = sorted({*attempt.facts.get("flags", ()), *record.get("flags", ())})
+        # who ran it says most about it; a scheduler's word fills what is left open
+        said = {name: value for name, value in record.items() if value is not None}
+        if record.get("witness") == "scheduler":
+            attempt.facts = {**said, **attempt.facts, "flags": flags}
+        else:
+            attempt.facts = {**attempt.facts, **said, "flags": flags}
+        if record.get("event") == "start" and (attempt.start is None or attempt.start.get("witness") == "scheduler"):
+            attempt.start = record
+        if record.get("event") == "stop" and (attempt.stop is None or record.get("witness") != "scheduler"):
+            attempt.stop = record
+    return list(found.values())
+
+
+def attribute(merged: Merged, load: Callable[[str], pd.DataFrame]) -> tuple[list[Row], list[Row]]:
+    """Compute the tasks and the parts of a run.
+
+    Parameters
+    ----------
+    merged : Merged
+        Records and clocks.
+    load : callable
+        ``load(stream)`` gives samples as a DataFrame.
+
+    Returns
+    -------
+    tasks, parts : list of dict
+        Rows with the columns of :data:`jumper.schema.TASK_COLUMNS` and ``PART_COLUMNS``;
+        tasks by start.
+    """
+    samples = Samples(load, {name: str(state["boot"]) for name, state in merged.segments.items()})
+    limits = {
+        (r["node"], int(r["pid"])): r["memory_limit_bytes"]
+        for r in merged.records
+        if r.get("type") == "root" and r.get("memory_limit_bytes") and r.get("pid") is not None
+    }
+    rows = [_cost(attempt, merged, samples, limits) for attempt in attempts_of(merged.records)]
+    rows.sort(key=lambda row: (row["start_ns"] is None, row["start_ns"] or 0))
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["key"]] = counts.get(row["key"], 0) + 1
+        row["attempt"] = row.get("attempt") or counts[row["key"]]
+    parts = [{column.name: row.get(column.name) for column in PART_COLUMNS} for row in rows]
+    return rows, parts
+
+
+def _cost(attempt: Attempt, merged: Merged, samples: Samples, limits: Mapping[tuple[str, int], int]) -> Row:
+    facts = attempt.facts
+    row: Row = {name: facts.get(name) for name in _KNOWN}
+    row.update(key=str(facts["key"]), attempt_id=str(facts.get("attempt_id", "")))
+    row["flags"] = list(facts.get("flags", ()))
+    # a scheduler's record was made on the scheduler's node, by its clock
+    start, stop = attempt.start, attempt.stop
+    local = start is not None and start.get("witness") != "scheduler"
+    node, boot = (start["node"], start["boot"]) if start is not None else (facts.get("node"), facts.get("boot"))
+    row["node"] = facts.get("ran_on") or (node if local else facts.get("node"))
+    window = _place(row, facts, start, stop, merged, local)
+    pid = facts.get("pid")
+    series = samples.process(str(node), str(boot), int(pid)) if local and pid is not None else None
+    if facts.get("kind") == "command":
+        _command_cpu(row, facts, series)
+    else:
+        _thread_cost(row, facts, samples, window, (str(node), str(boot)))
+    _memory(row, facts, series, window)
+    _seen(row, facts, series, window)
+    if row.get("memory_limit_bytes") is None and pid is not None:
+        row["memory_limit_bytes"] = limits.get((str(node), int(pid)))
+    row["flags"] = sorted(set(row["flags"]))
+    return row
+
+
+def _place(
+    row: Row, facts: Row, start: Row | None, stop: Row | None, merged: Merged, local: bool
+) -> tuple[int, int] | None:
+    """Set start, stop, wall and state; return the window in the host's monotonic time."""
+
+    def when(record: Row | None) -> int | None:
+        if record is None:
+            return None
+        if record.get("time_ns") is not None:
+            return int(record["time_ns"])
+        return merged.time_ns(record["node"], record["boot"], int(record["mono_ns"]))
+
+    row["start_ns"], row["stop_ns"] = when(start), when(stop)
+    if start is None:
+        return None
+    begin = int(start["mono_ns"])
+    if stop is not None and stop["boot"] == start["boot"] and stop["node"] == start["node"]:
+        end = int(stop["mono_ns"])
+        row["wall_s"] = (end - begin) / 1e9
+    elif stop is not None and row["start_ns"] is not None and row["stop_ns"] is not None:
+        end = begin + max(0, row["stop_ns"] - row["start_ns"])
+        row["wall_s"] = (end - begin) / 1e9
+    else:
+        end = max(begin, merged.ends.get(str(start.get("segment")), begin))
+        row["stop_ns"] = merged.time_ns(start["node"], start["boot"], end)
+        row["wall_s"] = (end - begin) / 1e9
+        row["flags"].append("truncated")
+        row["state"] = row.get("state") or "lost"
+        row["reason"] = row.get("reason") or "no end was recorded: its process or node died, or it still runs"
+    return (begin, end) if local else None
+
+
+def _command_cpu(row: Row, facts: Row, series: Series | None) -> None:
+    """CPU and I/O of a command: the wait's word for CPU, the ledger for what was never waited for."""
+    usage = facts.get("rusage") or {}
+    count = len(series.mono) if series is not None else 0
+    ledger = series.last("cpu_ns", 0, count) if series is not None else None
+    waited = usage.get("cpu_user_ns", 0) + usage.get("cpu_system_ns", 0) if usage else None
+    if waited is not None:
+        row["cpu_user_s"], row["cpu_system_s"] = usage["cpu_user_ns"] / 1e9, usage["cpu_system_ns"] / 1e9
+        row["cpu_s"] = waited / 1e9
+    if ledger is not None and (waited is None or ledger > waited + ROUNDING_NS):
+        row["cpu_s"] = ledger / 1e9
+        row["cpu_user_s"] = row["cpu_system_s"] = None
+        row["flags"].append("estimated")
+    if series is None:
+        return
+    for name in IO:
+        value = series.last(name, 0, count)
+        row[name] = None if value is None else int(value)
+    if facts.get("io"):
+        for name in IO:
+            row[name] = max(row[name] or 0, int(facts["io"].get(name, 0)))
+
+
+def _thread_cost(row: Row, facts: Row, samples: Samples, window: tuple[int, int] | None, host: tuple[str, str]) -> None:
+    """CPU and I/O of a task that a thread ran: its readings and its share of the children."""
+    base, end = facts.get("base"), facts.get("end")
+    children = facts.get("children") or {}
+    if base and not end and window is not None and facts.get("pid") is not None and facts.get("thread") is not None:
+        series = samples.thread(*host, int(facts["pid"]), int(facts["thread"]))
+        if series is not None:
+            low, high = series.window(*window)
+            end = {name: series.last(name, low, high) for name in ("cpu_ns", *IO)}
+            row["flags"].append("estimated")
+    if children.get("estimated"):
+        row["flags"].append("estimated")
+
+    def spent(name: str) -> float | None:
+        if base and end and base.get(name) is not None and end.get(name) is not None:
+            return float(max(0, end[name] - base[name])) + float(children.get(name) or 0)
+        return float(children[name]) if children.get(name) is not None else None
+
+    for name in ("cpu", "cpu_user", "cpu_system"):
+        value = spent(f"{name}_ns")
+        row[f"{name}_s"] = None if value is None else value / 1e9
+    if base and end:
+        for name in ("cpu_user", "cpu_system"):
+            if f"{name}_ns" not in base:  # the thread's own split is not known, so neither is the sum's
+                row[f"{name}_s"] = None
+    for name in IO:
+        value = spent(name)
+        row[name] = None if value is None else int(value)
+
+
+def _memory(row: Row, facts: Row, series: Series | None, window: tuple[int, int] | None) -> None:
+    """Peaks: high-water marks as far as the kernel keeps them, samples otherwise, and how sure that is."""
+    usage = facts.get("rusage") or {}
+    candidates: list[tuple[float, str, bool]] = []
+    seen = upper = 0.0
+    if facts.get("hwm_bytes") is not None:
+        candidates.append((float(facts["hwm_bytes"]), "hwm", False))
+        upper = float(facts["hwm_bytes"])
+    marks = [value for value, _, _ in candidates]
+    if series is not None and window is not None:
+        whole = facts.get("kind") == "command"
+        low, high = (0, len(series.mono)) if whole else series.window(*window)
+        peak = _sampled_peak(series, low, high, whole)
+        if peak is not None:
+            candidates.append(peak)
+            seen = peak[0]
+        inside = low if whole else min(low + 1, high)  # a row's peaks cover the time since the row before
+        single = series.highest("hwm_max_bytes", inside, high) if whole else None
+        if single is not None:
+            candidates.append((single, "hwm", False))
+            marks.append(single)
+        sums = [series.highest("rss_bytes", low, high), series.highest("rss_peak_bytes", inside, high), *marks]
+        row["rss_peak_bytes"] = _whole(max((value for value in sums if value is not None), default=None))
+        row["pss_peak_bytes"] = _whole(series.highest("pss_bytes", low, high))
+        row["swap_peak_bytes"] = _whole(series.highest("swap_bytes", low, high))
+        upper = max(upper, series.highest("hwm_bytes", inside, high) or 0.0)
+    elif marks:
+        row["rss_peak_bytes"] = _whole(max(marks))
+    largest = float(usage.get("maxrss_bytes") or 0)
+    if largest > float(usage.get("maxrss_floor_bytes") or 0):
+        candidates.append((largest, "hwm", False))
+        row["rss_peak_bytes"] = max(row["rss_peak_bytes"] or 0, int(largest))
+    unseen = _unseen_bytes(series) if facts.get("kind") == "command" else 0.0
+    upper = max(upper, largest, seen) + unseen
+    row["rss_peak_upper_bytes"] = _whole(upper) if upper else None
+    if not candidates or max(candidates)[0] <= 0:
+        return
+    value, source, estimated = max(candidates, key=lambda candidate: (candidate[0], not candidate[2]))
+    row["memory_peak_bytes"], row["memory_peak_source"] = int(value), source
+    bound = max(value, seen + unseen)
+    if estimated or bound > CLOSE * value + SLACK_BYTES:
+        row["flags"].append("memory-estimated")
+
+
+def _sampled_peak(series: Series, low: int, high: int, whole: bool) -> tuple[float, str, bool] | None:
+    """Return (bytes, source, estimated) of the highest sampled memory in a range of rows."""
+    import numpy as np
+
+    if high <= low:
+        return None
+    instant = series.columns.get("memory_bytes")
+    between = series.columns.get("memory_peak_bytes")
+    if instant is None:
+        return None
+    values = instant[low:high].copy()
+    if between is not None:
+        inside = 0 if whole else 1
+        values[inside:] = np.fmax(values[inside:], between[low + inside : high])
+    if np.isnan(values).all():
+        return None
+    best = int(np.nanargmax(values))
+    missing = series.columns.get("pss_missing")
+    count = series.columns.get("processes")
+    several = count is not None and count[low + best] > 1
+    unsure = missing is not None and missing[low + best] > 0
+    return float(values[best]), "pss" if several and not unsure else "rss", bool(several and unsure)
+
+
+def _unseen_bytes(series: Series | None) -> float:
+    """Return how much memory children that died unseen may have touched: their page faults, in bytes."""
+    if series is None:
+        return 0.0
+    faults = series.last("unseen_faults", 0, len(series.mono)) or 0.0
+    return faults * _fault_bytes()
+
+
+def _fault_bytes() -> int:
+    """Return how much one page fault can touch: a huge page where they are given to everybody."""
+    try:
+        always = "[always]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    except OSError:
+        always = False
+    return 2 << 20 if always and sys.platform == "linux" else 4096
+
+
+def _seen(row: Row, facts: Row, series: Series | None, window: tuple[int, int] | None) -> None:
+    """How well the attempt was seen: ticks inside, gaps, processes."""
+    if series is None or window is None:
+        row["samples"] = 0 if window is not None else None
+        row["gap_s"] = row["wall_s"] if window is not None else None
+        return
+    import numpy as np
+
+    interval = float(facts.get("interval_s") or 1.0)
+    low, high = series.window(*window)
+    row["samples"] = high - low
+    # the tick before and the tick after also tell about the time between
+    around = series.mono[max(0, low - 1) : high + 1]
+    edges = np.clip(around, *window)
+    if not len(edges):
+        row["gap_s"] = row["wall_s"]
+    else:
+        steps = np.diff(np.concatenate(([window[0]], edges, [window[1]]))) / 1e9
+        row["gap_s"] = float(steps[steps > GAP * interval].sum())
+    if row.get("processes") is None:
+        row["processes"] = _whole(series.highest("processes", low, high))
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,274 @@
+"""`jumper run`: measure one command from outside, with its exit status, streams and signals untouched."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from jumper.monitor.backends import backend_name
+from jumper.monitor.filesystems import is_shared
+from jumper.monitor.launcher import CannotExecute, Exit, Launcher, end_as
+from jumper.monitor.nodefacts import memory_limit_bytes, node_facts
+from jumper.monitor.pipeline import CollectorConfig, build_pipeline, load_config
+from jumper.monitor.sampler import Sampler
+from jumper.monitor.segment import SegmentWriter, SpoolError, spool_folder
+from jumper.monitor.sinks import SegmentSink
+from jumper.schema.errors import JumperError, MonitorUnavailableError, RunError
+from jumper.store.rundir import RunDirectory, mask_secrets, new_run_id
+from jumper.utilities import parse_interval, slurm_job_id
+
+#: how often a shared file system is written to
+SHARED_FLUSH_S = 10.0
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+_RANKS = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK")
+
+
+def rank_of_many() -> str | None:
+    """Return this process's rank where a launcher started several beside it, else None.
+
+    Source: srun(1) SLURM_PROCID, SLURM_NTASKS; the variables of PMI, PMIx and Open MPI.
+    """
+    rank = next((os.environ[name] for name in _RANKS if os.environ.get(name)), None)
+    sizes = ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+    size = next((os.environ[name] for name in sizes if os.environ.get(name)), "1")
+    return rank if rank is not None and size != "1" else None
+
+
+def run(
+    command: Sequence[str],
+    *,
+    interval: float = 1.0,
+    backend: str = "default",
+    output: str | os.PathLike[str] | None = None,
+    collectors: str | os.PathLike[str] | None = None,
+    levels: Collection[str] | None = None,
+) -> int:
+    """Run a command and measure it; return its exit status.
+
+    Where the run cannot be written, the command runs all the same, and one line on
+    stderr says what is lost.
+
+    Parameters
+    ----------
+    command : sequence of str
+    interval : float
+        Seconds between samples.
+    backend : str
+        Which engine samples; see :func:`jumper.monitor.backends.create_monitor`.
+    output : path, optional
+        The run directory; default ``jumper-runs/<run id>``.
+    collectors : path, optional
+        A collectors.yaml that adds to the built-in one.
+    levels : collection of str, optional
+        Default: process and system.
+
+    Returns
+    -------
+    int
+        As of a shell: the command's status, 127 where there is no such command, 126
+        where it cannot be executed. Ended by a signal, this process ends by it too.
+
+    Raises
+    ------
+    JumperError
+        For wrong settings, before the command starts.
+    """
+    interval = parse_interval(interval)
+    if backend_name(backend) == "native":
+        raise MonitorUnavailableError("`jumper run` has no native engine in this build; use --backend thread")
+    config = load_config(collectors)
+    wanted = tuple(levels or ("process", "system"))
+    rank = rank_of_many()
+    directory, writer = _open(command, output, interval, rank)
+    measurement = _Measurement(command, rank, interval, config, wanted, writer)
+    try:
+        status = measurement.run()
+    except CannotExecute as error:
+        if writer is not None:
+            writer.close()
+            _discard(directory, writer, rank)
+        _say(f"cannot run {command[0]!r}: {error.strerror}")
+        return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
+    if directory is not None and writer is not None:
+        _finish(directory, writer, rank)
+    return end_as(status)
+
+
+class _Measurement:
+    def __init__(
+        self,
+        command: Sequence[str],
+        rank: str | None,
+        interval: float,
+        config: CollectorConfig,
+        levels: tuple[str, ...],
+        writer: SegmentWriter | None,
+    ) -> None:
+        self.command = list(command)
+        self.rank = rank
+        self.interval = interval
+        self.config = config
+        self.levels = levels
+        self.writer = writer
+        self.sampler: Sampler | None = None
+        self.facts = node_facts()
+        self.key = shlex.join(mask_secrets(command))
+
+    def run(self) -> int:
+        tag = None if Launcher.has_shim() else f"JUMPER_TAG={os.getpid()}.{time.monotonic_ns()}"
+        environment = dict(os.environ)
+        if tag is not None:
+            name, value = tag.split("=")
+            environment[name] = value
+        launcher = Launcher(self.command, environment=environment)
+        io_fd = _open_io(launcher.pid)
+        with contextlib.suppress(Exception):  # what is measured goes on whatever happens to us
+            self._begin(launcher, tag, io_fd)
+        ended, orphans = launcher.wait(self._last_look)
+        with contextlib.suppress(Exception):
+            self._end(launcher, ended, orphans)
+        return ended.status
+
+    def _begin(self, launcher: Launcher, tag: str | None, io_fd: int | None) -> None:
+        if self.writer is None:
+            return
+        host = SimpleNamespace(
+            pid=launcher.pid,
+            process=None,
+            uid=os.getuid(),
+            slurm_job=slurm_job_id(),
+            interval=self.interval,
+            node_info=SimpleNamespace(**self.facts),
+        )
+        program = os.path.basename(self.command[0])
+        self.writer.text(self.facts)
+        limit = memory_limit_bytes()
+        self.writer.text(
+            {"type": "root", "pid": launcher.pid, "name": program, "kind": "command", "memory_limit_bytes": limit}
+        )
+        self._task("start", launcher, mono_ns=launcher.start_ns, group=program, memory_limit_bytes=limit)
+        self.writer.flush()
+        sink = SegmentSink(self.writer, SHARED_FLUSH_S if is_shared(self.writer.path) else 0.0)
+        self.sampler = Sampler(
+            build_pipeline(self.config, host, self.levels, derived=False),
+            self.levels,
+            self.interval,
+            launcher.pid,
+            [sink],
+            parents=launcher.adopters,
+            exclude=launcher.adopters,
+            tag=tag,
+        )
+        self.sampler.start(root_io_fd=io_fd)
+
+    def _last_look(self, ended: Exit) -> None:
+        """The command is a zombie: its clock and its kept I/O file can be read a last time."""
+        if self.sampler is not None:
+            with contextlib.suppress(Exception):
+                self.sampler.tick_now()
+
+    def _end(self, launcher: Launcher, ended: Exit, orphans: list[Exit]) -> None:
+        if self.sampler is not None:
+            self.sampler.stop()
+        if self.writer is None:
+            return
+        everyone = [ended, *orphans]
+        usage = {
+            "cpu_user_ns": sum(e.cpu_user_ns for e in everyone),
+            "cpu_system_ns": sum(e.cpu_system_ns for e in everyone),
+            "maxrss_bytes": max(e.maxrss_bytes for e in everyone),
+            "maxrss_floor_bytes": launcher.floor_bytes,
+        }
+        self._task(
+            "stop",
+            launcher,
+            mono_ns=ended.mono_ns,
+            state="done" if ended.status == 0 else "failed",
+            exit_code=ended.status,
+            reason=None if ended.status >= 0 else f"ended by signal {-ended.status}",
+            rusage=usage,
+        )
+        ticks = self.sampler.ticks if self.sampler is not None else 0
+        self.writer.text({"type": "end", "ticks": ticks, "dropped": self.writer.dropped})
+        self.writer.close()
+
+    def _task(self, event: str, launcher: Launcher, **more: Any) -> None:
+        assert self.writer is not None
+        record = {
+            "type": "task",
+            "event": event,
+            "key": self.key,
+            "attempt_id": self.rank or "0",
+            "kind": "command",
+            "pid": launcher.pid,
+            "interval_s": self.interval,
+            **more,
+        }
+        self.writer.text(record)
+
+
+def _open_io(pid: int) -> int | None:
+    try:
+        return os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _open(
+    command: Sequence[str], output: str | os.PathLike[str] | None, interval: float, rank: str | None
+) -> tuple[RunDirectory | None, SegmentWriter | None]:
+    """Make the run; where its place cannot be written, one in the spool; where that fails too, none."""
+    run_id = new_run_id()
+    directory = RunDirectory(output if output is not None else Path("jumper-runs") / run_id)
+    if (directory.path / "run.json").exists():
+        if rank is None:
+            raise RunError(f"{directory.path} holds a run already; choose another place with -o, or remove it")
+        directory.read_info()
+    elif directory.path.exists() and (not directory.path.is_dir() or (any(directory.path.iterdir()) and rank is None)):
+        raise RunError(f"{directory.path} exists and is no run; choose another place with -o")
+    for place in (directory, None):
+        try:
+            target = place or RunDirectory(spool_folder() / "runs" / run_id)
+            if not (target.path / "run.json").exists():
+                target.create("command", command=command, run=run_id, interval_s=interval)
+            writer = SegmentWriter(target.spool, {"interval_s": interval, "kind": "command", "rank": rank})
+        except (JumperError, SpoolError, OSError) as error:
+            _say(f"{error}; the command runs all the same")
+            continue
+        if place is None:
+            _say(f"the run goes to {target.path}")
+        return target, writer
+    return None, None
+
+
+def _discard(directory: RunDirectory | None, writer: SegmentWriter, rank: str | None) -> None:
+    """Remove what was made for a command that never ran."""
+    with contextlib.suppress(OSError):
+        writer.path.unlink()
+        if directory is not None and rank is None:
+            shutil.rmtree(directory.path)
+            directory.path.parent.rmdir()
+
+
+def _finish(directory: RunDirectory, writer: SegmentWriter, rank: str | None) -> None:
+    if rank is None:
+        with contextlib.suppress(JumperError, OSError):
+            directory.update_info(finished_ns=time.time_ns())
+    if writer.dropped:
+        _say(f"{writer.dropped} blocks of samples were lost: {writer.reason}")
+    elif sys.stderr.isatty() and rank in (None, "0"):
+        _say(f"measured; see `jumper summary {directory.path}` or `jumper report {directory.path}`")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print(f"jumper: {text}", file=sys.stderr, flush=True)

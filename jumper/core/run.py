@@ -1,0 +1,271 @@
+"""`Run`: one run on disk, opened lazily; `open_run` merges what is not merged yet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jumper.schema import PART_COLUMNS, TASK_COLUMNS
+from jumper.schema.errors import MissingExtraError, RunError
+from jumper.store.rundir import RunDirectory
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from jumper.report.plots import Plots
+
+Progress = Callable[[int, int], None]
+
+
+def _need(extra: str, error: ImportError) -> MissingExtraError:
+    return MissingExtraError(f"reading a run needs {error.name}: pip install 'jumper-workflows[{extra}]'")
+
+
+class Run:
+    """What was measured: tasks, samples, events, on every node.
+
+    Made by :func:`open_run`; tables are read when they are asked for.
+
+    Attributes
+    ----------
+    path : Path
+        The run directory.
+    info : dict
+        run.json, see docs/run.md.
+    """
+
+    def __init__(self, path: Path, info: dict[str, Any], tables: Path | None = None) -> None:
+        self.path = path
+        self.info = info
+        self._tables = RunDirectory(tables or path)
+
+    def __repr__(self) -> str:
+        from jumper.report.card import repr_text
+
+        return repr_text(self)
+
+    def _repr_html_(self) -> str:
+        from jumper.report.card import repr_html
+
+        return repr_html(self)
+
+    @cached_property
+    def tasks(self) -> pd.DataFrame:
+        """One row an attempt; columns and units in docs/run.md. Nullable types: Int64, Float64, string."""
+        return self._frame("tasks.parquet")
+
+    @cached_property
+    def parts(self) -> pd.DataFrame:
+        """One row per attempt and node."""
+        return self._frame("parts.parquet")
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """Gaps, lost workers, collectors switched off: ``time_ns``, ``node``, ``segment``, ``kind``, ``text``."""
+        return self._frame("events.parquet")
+
+    @property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Facts about each node that was measured, by its name."""
+        nodes: dict[str, dict[str, Any]] = self.info.get("nodes", {})
+        return nodes
+
+    @property
+    def streams(self) -> list[str]:
+        """Streams that have samples."""
+        return sorted({name.split("/")[1] for name in self.info.get("files", {})})
+
+    def samples(
+        self, stream: str, node: str | None = None, columns: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """Return the samples of a stream, by time.
+
+        Parameters
+        ----------
+        stream : str
+            ``process``, ``thread``, ``system``, ``user``, ``slurm``, ``monitor``.
+        node : str, optional
+            Only of this node.
+        columns : sequence of str, optional
+            Only these, and ``time_ns``, ``mono_ns``, ``node``, ``segment``.
+
+        Returns
+        -------
+        DataFrame
+            Counters and gauges in base units (:data:`jumper.schema.COLUMNS`) with
+            ``time_ns`` in UTC ns by the run's reference clock; empty where there are none.
+        """
+        try:
+            from jumper.store.tables import read_frame
+        except ImportError as error:
+            raise _need("report", error) from error
+        files = self._tables.sample_files(stream, self.info.get("files", {}))
+        wanted = None if columns is None else list(dict.fromkeys(["time_ns", "mono_ns", "node", "segment", *columns]))
+        frame = read_frame(files, wanted)
+        if node is not None and not frame.empty:
+            frame = frame[frame["node"] == node]
+        return frame.sort_values("time_ns", kind="stable", ignore_index=True) if "time_ns" in frame else frame
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures as HoloViews objects: ``run.plot.timeline()``, ``.cpu()``, ``.memory()``, ``.io()``."""
+        from jumper.report.plots import Plots
+
+        return Plots(self)
+
+    def summary(self, by: str = "group") -> pd.DataFrame:
+        """Return one row a group (or ``node``, or ``key``) with what it cost."""
+        from jumper.analysis.summary import summarize
+
+        return summarize(self.tasks, by=by)
+
+    def report(self, path: str | os.PathLike[str] | None = None, theme: str = "light") -> Path:
+        """Write the report, one offline HTML file, and return its path (default: in the run)."""
+        from jumper.report.page import write_report
+
+        return write_report(self, Path(path) if path is not None else self.path / "report.html", theme=theme)
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        try:
+            from jumper.store.tables import read_frame
+
+            return read_frame(self._tables.path / name)
+        except ImportError as error:
+            raise _need("report", error) from error
+
+
+def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> Run:
+    """Open a run directory; what is in its spool and not in its tables is merged first.
+
+    Parameters
+    ----------
+    path : path
+    progress : callable, optional
+        Called with (segments done, segments in all) while merging.
+
+    Raises
+    ------
+    RunError
+        Where it is not a run, or of a newer schema.
+    MissingExtraError
+        Where merging or reading needs a package that is not installed.
+
+    Examples
+    --------
+    >>> open_run("/nonexistent")
+    Traceback (most recent call last):
+        ...
+    jumper.schema.errors.RunError: /nonexistent is not a run: there is no such directory
+    """
+    from jumper.store.merge import segments_changed
+
+    run = RunDirectory(path)
+    info = run.read_info()
+    stale = segments_changed(run, info) or not (run.path / "tasks.parquet").exists()
+    if not stale:
+        return Run(run.path, info)
+    out = run if os.access(run.path, os.W_OK) else RunDirectory(tempfile.mkdtemp(prefix="jumper-run-"))
+    info = _merge(run, out, info, progress)
+    return Run(run.path, info, out.path)
+
+
+def _merge(run: RunDirectory, out: RunDirectory, info: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
+    try:
+        from jumper.analysis.attribution import attribute
+        from jumper.store.merge import merge_segments, write_events
+        from jumper.store.tables import read_frame, write_table
+    except ImportError as error:
+        raise _need("report", error) from error
+    merged = merge_segments(run, out, info, progress)
+
+    def load(stream: str) -> pd.DataFrame:
+        return read_frame(out.sample_files(stream, merged.files))
+
+    tasks, parts = attribute(merged, load)
+    write_table(tasks, TASK_COLUMNS, out.path / "tasks.parquet")
+    write_table(parts, PART_COLUMNS, out.path / "parts.parquet")
+    write_events(merged, info, out)
+    info = {**info, **_facts(merged, tasks, info)}
+    out.write_info(info)
+    return info
+
+
+def _facts(merged: Any, tasks: list[dict[str, Any]], info: dict[str, Any]) -> dict[str, Any]:
+    """What run.json gains from merging: nodes, roots, clocks, files, coverage."""
+    nodes, roots = dict(info.get("nodes", {})), []
+    for record in merged.records:
+        if record.get("type") == "node":
+            hidden = ("type", "mono_ns", "wall_ns", "boot", "segment", "node", "interval_s")
+            nodes[record["node"]] = {k: v for k, v in record.items() if k not in hidden}
+        elif record.get("type") == "root":
+            roots.append({k: v for k, v in record.items() if k not in ("type", "mono_ns", "wall_ns", "boot")})
+    coverage = dict(info.get("coverage", {}))
+    coverage["torn"] = sum(state["torn"] for state in merged.segments.values())
+    coverage["missing_blocks"] = sum(state["missing"] for state in merged.segments.values())
+    ends = [record for record in merged.records if record.get("type") == "end"]
+    coverage["dropped"] = sum(int(record.get("dropped") or 0) for record in ends)
+    coverage["incomplete"] = sorted(name for name, state in merged.segments.items() if not state["complete"])
+    created = info.get("created_ns") or min((t["start_ns"] for t in tasks if t["start_ns"]), default=time.time_ns())
+    intervals = [r["interval_s"] for r in merged.records if r.get("interval_s")]
+    return {
+        "created_ns": created,
+        "interval_s": info.get("interval_s") or (max(intervals) if intervals else None),
+        "nodes": nodes,
+        "roots": roots,
+        "clocks": {
+            name: {"offset_ns": state["offset_ns"], "error_ns": state["error_ns"]}
+            for name, state in merged.segments.items()
+        },
+        "segments": merged.segments,
+        "files": merged.files,
+        "coverage": coverage,
+    }
+
+
+def merge(dirs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], progress: Progress | None = None) -> Run:
+    """Merge runs and folders of segments into one run.
+
+    Parameters
+    ----------
+    dirs : sequence of path
+        Run directories, or spool folders with ``*.seg``.
+    output : path
+        The run to make, or to add to.
+
+    Raises
+    ------
+    RunError
+        Where nothing to merge is found, or the output cannot be written.
+    """
+    out = RunDirectory(output)
+    found: list[Path] = []
+    first: dict[str, Any] | None = None
+    for folder in map(Path, dirs):
+        run = RunDirectory(folder)
+        segments = run.segments() or sorted(folder.glob("*.seg"))
+        if not segments:
+            raise RunError(f"{folder} has no segments to merge: expected spool/*.seg or *.seg in it")
+        found += segments
+        if first is None and (folder / "run.json").exists():
+            first = run.read_info()
+    with contextlib.suppress(RunError):
+        first = out.read_info()
+    first = first or {}
+    if not (out.path / "run.json").exists():
+        more = {name: first[name] for name in ("interval_s", "coverage") if name in first}
+        out.create(str(first.get("kind", "unknown")), run=first.get("run"), **more)
+        out.update_info(command=first.get("command"), created_ns=first.get("created_ns"))
+    for segment in found:
+        target = out.spool / segment.name
+        if not target.exists() or target.stat().st_size < segment.stat().st_size:
+            partial = target.with_suffix(".part")
+            shutil.copyfile(segment, partial)
+            os.replace(partial, target)
+    return open_run(output, progress)

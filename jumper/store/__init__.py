@@ -1,0 +1,1 @@
+"""Runs on disk: reading segments, the run directory, merging."""

@@ -1,0 +1,229 @@
+"""Turn the segments of a run into samples, events and records; doing it again changes nothing.
+
+Each segment becomes one Parquet file a stream, placed by the reference clock, so
+merging may be repeated while the run goes on and works from spools alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jumper.schema.errors import MissingExtraError
+from jumper.store.rundir import RunDirectory
+from jumper.store.segments import Segment, read_segment
+from jumper.utilities import safe_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: a wall clock that moves against the monotonic one by more than this was stepped
+STEP_NS = 50_000_000
+#: (node, boot id): one monotonic clock
+Host = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Clock:
+    """Reference time of a host: UTC ns = monotonic ns + ``offset_ns``, within ``error_ns`` where that is known."""
+
+    offset_ns: int
+    error_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Merged:
+    """What merging leaves for attribution.
+
+    Attributes
+    ----------
+    records : list of dict
+        Text records of all segments, each with ``node``, ``boot``, ``segment`` and
+        ``interval_s`` of its segment.
+    clocks : dict of Host to Clock
+    segments : dict of str to dict
+        What run.json says of each segment.
+    files : dict of str to int
+        Sample files, relative to the run, and their rows.
+    """
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    clocks: dict[Host, Clock] = field(default_factory=dict)
+    segments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+
+    def time_ns(self, node: str, boot: str, mono_ns: int) -> int | None:
+        """Return UTC ns by the reference clock of a host's monotonic time."""
+        clock = self.clocks.get((node, boot))
+        return None if clock is None else mono_ns + clock.offset_ns
+
+
+def host_of(segment: Segment) -> Host:
+    """Return the host whose monotonic clock a segment was written by."""
+    return segment.node, str(segment.header.get("boot_id"))
+
+
+def segments_changed(run: RunDirectory, info: dict[str, Any]) -> bool:
+    """Return whether there are segments that are not in the tables of the run."""
+    known = info.get("segments", {})
+    return any(known.get(path.stem, {}).get("size") != path.stat().st_size for path in run.segments())
+
+
+def merge_segments(
+    run: RunDirectory,
+    out: RunDirectory,
+    info: dict[str, Any],
+    progress: Callable[[int, int], None] | None = None,
+) -> Merged:
+    """Read all segments of ``run`` and write samples below ``out`` (mostly the same directory).
+
+    Parameters
+    ----------
+    run, out : RunDirectory
+    info : dict
+        run.json; files of segments that did not change since are kept.
+    progress : callable, optional
+        Called with (segments done, segments in all).
+
+    Raises
+    ------
+    MissingExtraError
+        Without pyarrow.
+    """
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            "merging a run needs pyarrow: pip install 'jumper-workflows[report]'; nothing is lost meanwhile, spool/ has all"
+        ) from error
+    merged = Merged()
+    paths = run.segments()
+    texts = {path: read_segment(path, rows=False) for path in paths}
+    merged.clocks = _clocks(texts.values())
+    before, files = info.get("segments", {}), info.get("files", {})
+    for done, (path, text) in enumerate(texts.items()):
+        host = host_of(text)
+        clock = merged.clocks.get(host)
+        for record in text.records:
+            record.update(node=record.get("node", host[0]), boot=host[1], segment=path.stem)
+            record.setdefault("interval_s", text.header.get("interval_s"))
+        merged.records += text.records
+        if text.clock:
+            merged.ends[path.stem] = text.clock[-1][0]
+        state = {
+            "size": text.size,
+            "blocks": text.blocks,
+            "torn": text.torn,
+            "missing": text.missing,
+            "complete": text.complete,
+            "node": host[0],
+            "boot": host[1],
+            "pid": text.header.get("pid"),
+            "offset_ns": clock.offset_ns if clock else None,
+            "error_ns": clock.error_ns if clock else None,
+        }
+        merged.segments[path.stem] = state
+        mine = {name: rows for name, rows in files.items() if Path(name).stem == path.stem}
+        unchanged = before.get(path.stem, {}) == state and all((out.path / name).exists() for name in mine)
+        merged.files.update(mine if unchanged else _write_samples(path, out, host[0], clock))
+        if progress is not None:
+            progress(done + 1, len(paths))
+    return merged
+
+
+def _clocks(segments: Iterable[Segment]) -> dict[Host, Clock]:
+    """Return the clock of each host: the exchange with the smallest error, else its own wall clock at the start."""
+    clocks: dict[Host, Clock] = {}
+    own: dict[Host, tuple[int, int]] = {}
+    for segment in segments:
+        host = host_of(segment)
+        for record in segment.records:
+            if record.get("type") != "clock":
+                continue
+            clock = Clock(int(record["offset_ns"]), int(record.get("error_ns") or 0) or None)
+            best = clocks.get(host)
+            if best is None or (clock.error_ns or 1 << 62) < (best.error_ns or 1 << 62):
+                clocks[host] = clock
+        if segment.clock:
+            own[host] = min(own.get(host, segment.clock[0]), segment.clock[0])
+    for host, (mono, wall) in own.items():
+        clocks.setdefault(host, Clock(wall - mono))
+    return clocks
+
+
+def _write_samples(path: Path, out: RunDirectory, node: str, clock: Clock | None) -> dict[str, int]:
+    segment = read_segment(path)
+    files: dict[str, int] = {}
+    for stream in segment.streams:
+        table = _arrow(segment, stream, node, path.stem, clock)
+        name = f"samples/{safe_name(stream)}/n-{safe_name(node)}/{path.stem}.parquet"
+        write_parquet(table, out.path / name)
+        files[name] = table.num_rows
+    return files
+
+
+def _arrow(segment: Segment, stream: str, node: str, stem: str, clock: Clock | None) -> pa.Table:
+    import numpy as np
+    import pyarrow as pa
+
+    columns: dict[str, pa.Array] = {}
+    data = segment.table(stream)
+    mono = data.get("mono_ns")
+    if mono is not None and clock is not None:
+        columns["time_ns"] = pa.array(mono[0] + np.int64(clock.offset_ns), pa.int64())
+    for name, (values, valid) in data.items():
+        columns[name] = pa.array(values, mask=~valid)
+    rows = len(next(iter(data.values()))[0]) if data else 0
+    for name, text in (("node", node), ("segment", stem)):
+        columns[name] = pa.array([text], pa.string()).take(pa.array(np.zeros(rows, "i8")))
+    return pa.table(columns)
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a Parquet file that appears by rename."""
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(3)}")
+    try:
+        pq.write_table(table, temporary, compression="zstd")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_events(merged: Merged, info: dict[str, Any], out: RunDirectory) -> None:
+    """Write events.parquet: what the monitors said, and what reading the segments showed."""
+    import pyarrow as pa
+
+    rows: list[dict[str, Any]] = []
+    for record in merged.records:
+        if record.get("type") == "event":
+            detail = {k: v for k, v in record.items() if k not in _EVENT_KEYS}
+            rows.append(
+                {
+                    "time_ns": merged.time_ns(record["node"], record["boot"], int(record["mono_ns"])),
+                    "node": record["node"],
+                    "segment": record["segment"],
+                    "kind": str(record.get("kind", "")),
+                    "text": str(record.get("text", "")),
+                    "detail": json.dumps(detail, default=str),
+                }
+            )
+    for name, state in merged.segments.items():
+        for kind, count in (("torn-block", state["torn"]), ("missing-block", state["missing"])):
+            if count:
+                row = {"time_ns": None, "node": state["node"], "segment": name, "kind": kind, "detail": "{}"}
+                rows.append({**row, "text": f"{count} in {name}"})
+    names = {"time_ns": pa.int64(), **dict.fromkeys(("node", "segment", "kind", "text", "detail"), pa.string())}
+    rows.sort(key=lambda row: row["time_ns"] or 0)
+    write_parquet(pa.Table.from_pylist(rows, pa.schema(names)), out.path / "events.parquet")
+
+
+_EVENT_KEYS = {"type", "kind", "text", "mono_ns", "wall_ns", "node", "boot", "segment", "interval_s"}

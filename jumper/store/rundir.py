@@ -1,0 +1,160 @@
+"""The run directory: its names, run.json, and files that appear by rename. docs/run.md describes it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jumper.schema import RUN_SCHEMA, VERSION
+from jumper.schema.errors import RunError
+
+_SECRET = re.compile(r"^--?[\w-]*(token|password|passwd|secret|key|credential|auth)[\w-]*$", re.IGNORECASE)
+_SECRET_EQUALS = re.compile(
+    r"^((?:--?)?[\w-]*(?:token|password|passwd|secret|key|credential|auth)[\w-]*=).+$", re.IGNORECASE
+)
+
+
+def new_run_id(start_ns: int | None = None) -> str:
+    """Return a run id: UTC start and random digits; ids sort by start.
+
+    Examples
+    --------
+    >>> new_run_id(0)[:16]
+    '19700101T000000-'
+    """
+    start = datetime.fromtimestamp((time.time_ns() if start_ns is None else start_ns) / 1e9, UTC)
+    return f"{start:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def mask_secrets(command: Sequence[str]) -> list[str]:
+    """Return a command line with the values after ``--token``, ``--password``, ``--key`` and the like masked.
+
+    Examples
+    --------
+    >>> mask_secrets(["up", "--api-token", "abc", "--key=k", "x"])
+    ['up', '--api-token', '***', '--key=***', 'x']
+    """
+    masked: list[str] = []
+    hide = False
+    for word in command:
+        if hide and not word.startswith("-"):
+            masked.append("***")
+            hide = False
+            continue
+        hide = bool(_SECRET.match(word))
+        masked.append(_SECRET_EQUALS.sub(r"\1***", word))
+    return masked
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old one or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(3)}")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+class RunDirectory:
+    """One run on disk.
+
+    Parameters
+    ----------
+    path : path
+        The directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def spool(self) -> Path:
+        """Folder of the segments."""
+        return self.path / "spool"
+
+    def segments(self) -> list[Path]:
+        """Return the segment files, by name."""
+        return sorted(self.spool.glob("*.seg"))
+
+    def create(self, kind: str, *, command: Sequence[str] = (), run: str | None = None, **more: Any) -> dict[str, Any]:
+        """Make the directory and its run.json; return what was written.
+
+        Raises
+        ------
+        RunError
+            Where something else is there already, or the place cannot be written.
+        """
+        info = {
+            "schema": RUN_SCHEMA,
+            "run": run or new_run_id(),
+            "kind": kind,
+            "command": shlex.join(mask_secrets(command)) or None,
+            "created_ns": time.time_ns(),
+            "finished_ns": None,
+            "versions": {"jumper": VERSION, "python": ".".join(map(str, sys.version_info[:3]))},
+            **more,
+        }
+        try:
+            self.spool.mkdir(parents=True, exist_ok=True)
+            self.write_info(info)
+        except OSError as error:
+            raise RunError(f"cannot make the run {self.path}: {error.strerror}; choose another place with -o") from error
+        return info
+
+    def read_info(self) -> dict[str, Any]:
+        """Return run.json; a run that lost it but has segments gives a minimal one.
+
+        Raises
+        ------
+        RunError
+            Where this is no run, or one of a newer schema.
+        """
+        if not self.path.is_dir():
+            raise RunError(f"{self.path} is not a run: there is no such directory")
+        file = self.path / "run.json"
+        try:
+            info = json.loads(file.read_text())
+        except FileNotFoundError:
+            info = None
+        except (OSError, ValueError) as error:
+            if not self.segments():
+                raise RunError(f"{file} cannot be read: {error}") from error
+            info = None
+        if info is None and self.segments():
+            return {"schema": RUN_SCHEMA, "run": self.path.name, "kind": "unknown", "created_ns": None, "recovered": True}
+        if not isinstance(info, dict) or "schema" not in info:
+            raise RunError(f"{self.path} is not a run: it has no run.json and no spool/*.seg; a run is what `-o` named")
+        if not isinstance(info["schema"], int) or info["schema"] > RUN_SCHEMA:
+            raise RunError(
+                f"{self.path} was written by a newer jumper (schema {info['schema']}, this one reads up to {RUN_SCHEMA}); "
+                "upgrade jumper-workflows"
+            )
+        return info
+
+    def write_info(self, info: Mapping[str, Any]) -> None:
+        """Replace run.json."""
+        write_atomically(self.path / "run.json", (json.dumps(info, indent=1, default=str) + "\n").encode())
+
+    def update_info(self, **changes: Any) -> dict[str, Any]:
+        """Change keys of run.json and return it."""
+        info = {**self.read_info(), **changes}
+        self.write_info(info)
+        return info
+
+    def sample_files(self, stream: str, files: Iterable[str]) -> list[Path]:
+        """Return the valid sample files of a stream."""
+        prefix = f"samples/{stream}/"
+        return [self.path / name for name in files if name.startswith(prefix)]
