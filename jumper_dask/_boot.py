@@ -1,0 +1,107 @@
+"""What travels by value to workers and schedulers: it must load where `jumper_dask` is not installed.
+
+Only the standard library and distributed may be imported here, and nothing may raise: a plugin that
+cannot be unpickled stops each later worker from starting (distributed's `Worker.plugin_add`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
+
+#: Longest time that a worker waits for its monitor before it takes tasks without one.
+SETUP_S = 20.0
+
+
+def report(server: Any, error: BaseException) -> dict[str, Any]:
+    """Return why a server lives on unmonitored, and say it to the scheduler where that is possible."""
+    status = {"ok": False, "address": getattr(server, "address", None), "error": f"{type(error).__name__}: {error}"}
+    try:
+        server.log_event("jumper-status", status)
+    except Exception as problem:
+        status["unsaid"] = repr(problem)
+    return status
+
+
+class WorkerBoot(WorkerPlugin):
+    """Start the worker side where the package is, and live on without it where it is not."""
+
+    name = "jumper"
+    idempotent = True
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.side: Any = None
+        self.status: dict[str, Any] = {"ok": False, "error": "not set up yet"}
+
+    async def setup(self, worker: Any) -> None:
+        side = None
+        try:
+            side = importlib.import_module("jumper_dask.worker").WorkerSide(worker, self.config)
+            await asyncio.wait_for(side.start(), SETUP_S)
+            self.side, self.status = side, {"ok": True}
+        except Exception as error:
+            self.status = report(worker, error)
+            if side is not None:
+                try:
+                    await side.close()
+                except Exception as problem:
+                    self.status["close"] = repr(problem)
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        if self.side is not None:
+            self.side.transition(key, start, finish)
+
+    async def teardown(self, worker: Any) -> None:
+        side, self.side = self.side, None
+        if side is not None:
+            await side.close()
+
+
+class SchedulerBoot(SchedulerPlugin):
+    """Start the scheduler side where the package is; its `start` is synchronous, so that it starts once."""
+
+    name = "jumper-collector"
+    idempotent = True
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.side: Any = None
+        self.status: dict[str, Any] = {"ok": False, "error": "not started yet"}
+
+    def start(self, scheduler: Any) -> None:  # type: ignore[override]
+        try:
+            self.side = importlib.import_module("jumper_dask.scheduler").SchedulerSide(scheduler, self.config)
+            self.status = {"ok": True}
+        except Exception as error:
+            self.status = report(scheduler, error)
+
+    def _tell(self, method: str, *args: Any, **kwargs: Any) -> None:
+        if self.side is not None:
+            try:
+                getattr(self.side, method)(*args, **kwargs)
+            except Exception as error:
+                self.side.trouble(method, error)
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        self._tell("transition", key, start, finish, kwargs)
+
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        self._tell("add_worker", worker)
+
+    def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        self._tell("remove_worker", worker)
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        if topic == "jumper-status":
+            self._tell("worker_status", msg)
+
+    async def close(self) -> None:
+        if self.side is not None:
+            try:
+                await self.side.close()
+            except Exception as error:
+                self.side.trouble("close", error)

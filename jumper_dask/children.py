@@ -1,0 +1,216 @@
+"""What the sub-processes of tasks cost: who spawned them, and which of them were reaped between two looks.
+
+The kernel adds what a child used to its parent's ledger (RUSAGE_CHILDREN, `/proc/self/io`) when it is reaped.
+An audit hook says which task is about to spawn; `/proc/self/task/TID/children` says which children live. What was
+added between two looks goes to whose children went in between: exactly if they are one task's, else by number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from jumper_dask.readings import Io, Threads, parse_io
+
+Cost = tuple[int, int, int, int, int, int]
+#: user ns, system ns, read bytes, write bytes, read chars, write chars
+NOTHING: Cost = (0, 0, 0, 0, 0, 0)
+
+
+class Spawner(Protocol):
+    """A running attempt, as far as its children go."""
+
+    tid: int | None
+    spawned: int
+    unseen: int
+    fresh: bool
+    children: list[int]
+    children_estimated: bool
+
+
+class Children:
+    """The ledger of this process's children, shared out to the attempts that spawned them.
+
+    Parameters
+    ----------
+    threads : Threads
+        The threads of this process; what they read and wrote themselves is no child's.
+    """
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._lists: dict[int, int] = {}
+        self._owner: dict[int, Spawner] = {}
+        self._cpu = _cpu()
+        self._self_io = _open("/proc/self/io")
+        self._io: Io | None = None
+        self._gone = [0, 0, 0, 0]
+        self._seen_io: dict[int, Io] = {}
+        self._reaped: dict[int, tuple[Spawner, int]] = {}
+
+    def spawning(self, spawner: Spawner, running: Collection[Spawner]) -> None:
+        """Note that an attempt is about to spawn, from its own thread."""
+        if self._io is None:
+            self._io = self._children_io()
+        self.settle(running, sure=spawner)
+        spawner.spawned += 1
+        spawner.unseen += 1
+        spawner.fresh = True
+
+    def settle(self, running: Collection[Spawner], sure: Spawner | None = None, boundary: bool = False) -> None:
+        """Share out what was added to the ledger since the last look.
+
+        ``sure`` is an attempt that is known to be at no fork now: all that it spawned is listed or reaped.
+        """
+        cpu = _cpu()
+        user, system = cpu[0] - self._cpu[0], cpu[1] - self._cpu[1]
+        self._cpu = cpu
+        waiting = [a for a in running if a.unseen or a.spawned]
+        if not waiting and not self._owner and not user and not system:
+            if boundary:
+                self._io = None
+            return
+        reaped = self._look(waiting, sure)
+        if user or system:
+            self._share((user, system, 0, 0, 0, 0), reaped, running)
+        for attempt, number in reaped.values():
+            before = self._reaped.get(id(attempt), (attempt, 0))[1]
+            self._reaped[id(attempt)] = (attempt, before + number)
+        if boundary:
+            self._share_io(running)
+            if not waiting and not self._owner:
+                self._io = None
+
+    def skip(self) -> None:
+        """Leave out what was added since the last look: children that are our own."""
+        self._cpu = _cpu()
+
+    def _look(self, waiting: Collection[Spawner], sure: Spawner | None) -> dict[int, tuple[Spawner, int]]:
+        reaped: dict[int, tuple[Spawner, int]] = {}
+
+        def count(attempt: Spawner, number: int) -> None:
+            if number > 0:
+                reaped[id(attempt)] = (attempt, reaped.get(id(attempt), (attempt, 0))[1] + number)
+
+        tids = {a.tid: a for a in waiting if a.tid is not None}
+        tids.update({a.tid: a for a in self._owner.values() if a.tid is not None and a.tid not in tids})
+        alive: set[int] = set()
+        for tid, attempt in tids.items():
+            for pid in self._list(tid):
+                alive.add(pid)
+                if pid not in self._owner:
+                    self._owner[pid] = attempt
+                    attempt.unseen = max(0, attempt.unseen - 1)
+        for pid in [pid for pid in self._owner if pid not in alive]:
+            count(self._owner.pop(pid), 1)
+        for attempt in waiting:
+            # its last spawn may not have come to its fork yet: it counts, but stays expected
+            pending = 1 if attempt.fresh and attempt is not sure and attempt.unseen else 0
+            count(attempt, attempt.unseen)
+            attempt.unseen = pending
+            if attempt is sure:
+                attempt.fresh = False
+        return reaped
+
+    def _share(self, cost: Cost, reaped: dict[int, tuple[Spawner, int]], running: Iterable[Spawner]) -> None:
+        shares = list(reaped.values())
+        guessed = not shares
+        if guessed:
+            shares = [(attempt, 1) for attempt in running]
+        total = sum(number for _, number in shares)
+        given = list(NOTHING)
+        for position, (attempt, number) in enumerate(shares):
+            last = position == len(shares) - 1
+            for index, amount in enumerate(cost):
+                part = amount - given[index] if last else amount * number // total
+                given[index] += part
+                attempt.children[index] += part
+            if guessed or len(shares) > 1:
+                attempt.children_estimated = True
+
+    def _share_io(self, running: Collection[Spawner]) -> None:
+        reaped, self._reaped = self._reaped, {}
+        before, self._io = self._io, self._children_io()
+        if before is None or self._io is None:
+            return
+        now = self._io
+        cost: Cost = (0, 0, *(max(0, b - a) for a, b in zip(before, now, strict=True)))  # type: ignore[assignment]
+        if reaped and any(cost):
+            self._share(cost, reaped, running)
+
+    def _list(self, tid: int) -> list[int]:
+        """Return the children that a thread forked and that are not reaped (proc(5), task/TID/children)."""
+        descriptor = self._lists.get(tid)
+        if descriptor is None:
+            descriptor = _open(f"/proc/self/task/{tid}/children")
+            if descriptor is None:
+                return []
+            self._lists[tid] = descriptor
+        try:
+            text = os.pread(descriptor, 1 << 16, 0)
+        except OSError:
+            os.close(self._lists.pop(tid))
+            return []
+        return [int(pid) for pid in text.split()]
+
+    def _children_io(self) -> Io | None:
+        """Return the I/O of the reaped children: the process's less its threads', living and gone."""
+        if self._self_io is None:
+            return None
+        own = _native_id()
+        for _ in range(4):
+            others = self._others_io(own)
+            mine = self._threads.io(own)
+            try:
+                total = parse_io(os.pread(self._self_io, 512, 0))
+            except (OSError, IndexError, ValueError):
+                return None
+            if others == self._others_io(own):
+                break
+        if mine is None:
+            return None
+        io, looked = mine
+        counted = [t - o - m for t, o, m in zip(total, others, io, strict=True)]
+        counted[2] -= looked  # the text of our own counters was read after they were taken
+        return Io(*counted)
+
+    def _others_io(self, own: int) -> list[int]:
+        alive = {tid for tid in self._threads.alive() if tid != own}
+        for tid in [tid for tid in self._seen_io if tid not in alive and tid != own]:
+            self._gone = [a + b for a, b in zip(self._gone, self._seen_io.pop(tid), strict=True)]
+        total = list(self._gone)
+        for tid in alive:
+            reading = self._threads.io(tid)
+            if reading is not None:
+                self._seen_io[tid] = reading[0]
+                total = [a + b for a, b in zip(total, reading[0], strict=True)]
+        return total
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        for descriptor in [*self._lists.values(), *([self._self_io] if self._self_io is not None else [])]:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._lists.clear()
+        self._self_io = None
+
+
+def _cpu() -> tuple[int, int]:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round(usage.ru_utime * 1e6) * 1000, round(usage.ru_stime * 1e6) * 1000
+
+
+def _open(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _native_id() -> int:
+    import threading
+
+    return threading.get_native_id()
