@@ -14,7 +14,7 @@ from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import CCompilerError, ExecError, PlatformError
+from setuptools.errors import CCompilerError, CompileError, ExecError
 
 SHIM_SOURCE = "ext/shim.c"
 SHIM = "jumper/monitor/_shim"
@@ -29,6 +29,12 @@ class BuildNative(build_ext):
         super().run()
         if sys.platform.startswith("linux") and self.compiler is not None:
             self._build_shim()
+
+    def build_extension(self, ext: Any) -> None:
+        try:
+            super().build_extension(ext)
+        except OSError as error:  # no compiler at all; only a failing one is tolerated by `optional`
+            raise CompileError(str(error)) from error
 
     def get_outputs(self) -> list[str]:
         shim = Path(self.build_lib, SHIM)
@@ -45,7 +51,7 @@ class BuildNative(build_ext):
                 objects = compiler.compile([SHIM_SOURCE], output_dir=self.build_temp, extra_preargs=["-O2", "-Wall"])
                 compiler.link_executable(objects, target.name, output_dir=str(target.parent), extra_postargs=link)
                 return
-            except (CCompilerError, ExecError, PlatformError) as error:
+            except (CCompilerError, ExecError, OSError) as error:
                 self.warn(f"the launcher of `jumper run` was not built ({' '.join(link)}): {error}")
 
 
@@ -62,10 +68,11 @@ def extensions() -> list[Extension]:
             ["ext/procfs.pyx"],
             define_macros=macros,
             py_limited_api=bool(STABLE_ABI),
-            optional=True,
         )
     ]
     built: list[Extension] = cythonize(modules, build_dir="build/cython", language_level=3)
+    for module in built:
+        module.optional = True  # not a setting that cythonize carries over
     return built
 
 
