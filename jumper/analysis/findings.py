@@ -13,7 +13,7 @@ import numpy as np
 
 from jumper.analysis.summary import summarize
 from jumper.analysis.tables import RunTables, floats, texts
-from jumper.analysis.units import human_bytes
+from jumper.analysis.units import human_bytes, human_seconds
 
 Severity = Literal["high", "medium", "info"]
 _RANK = {"high": 0, "medium": 1, "info": 2}
@@ -59,11 +59,11 @@ def failures(run: RunTables) -> Iterator[Finding]:
     tasks = run.tasks
     groups, states, reasons = texts(tasks, "group"), texts(tasks, "state"), texts(tasks, "reason")
     codes, keys = texts(tasks, "exit_code"), texts(tasks, "key")
-    for state, verb in (("lost", "lost with their worker or node"), ("failed", "failed")):
+    for state, verb in (("lost", "was lost with its worker or node"), ("failed", "failed")):
         for group in sorted({g for g, s in zip(groups, states, strict=True) if s == state}):
             which = [i for i, g in enumerate(groups) if g == group and states[i] == state]
             why = sorted({reasons[i] or (f"exit status {codes[i]}" if codes[i] else "") for i in which} - {""})
-            text = f"{len(which)} of {groups.count(group)} attempts {verb}"
+            text = f"{verb} in {len(which)} of {_many(groups.count(group), 'attempt')}"
             action = f"It was {keys[which[0]]}." if len(which) == 1 else f"Filter the task table by “{state}”."
             yield Finding("high", group, text + (f": {'; '.join(why[:3])}" if why else "") + ".", action)
 
@@ -96,23 +96,30 @@ def coverage(run: RunTables) -> Iterator[Finding]:
     missing = known.get("missing") or []
     if missing:
         named = "; ".join(_words(item) for item in missing[:5]) + ("; …" if len(missing) > 5 else "")
-        yield Finding("medium", "Coverage", f"{len(missing)} expected parts did not come: {named}.",
-                      "Their figures are null, not zero.")  # fmt: skip
-    for name, words in (("torn", "could not be read"), ("dropped", "could not be written")):
-        count = known.get(name) or 0
-        if count:
-            yield Finding("medium", "Coverage", f"{count} blocks of samples {words}.")
-    gap_s = np.nansum(floats(run.tasks, "gap_s"))
-    if gap_s > 0:
-        count = int((np.nan_to_num(floats(run.tasks, "gap_s")) > 0).sum())
-        yield Finding("info", "Gaps", f"{gap_s:.1f} s without samples inside {count} attempts.",
-                      "Sampled peaks there are lower bounds.")  # fmt: skip
+        subject = _many(len(missing), "expected part")
+        yield Finding("medium", subject, f"did not come: {named}.", "Their figures are null, not zero.")
+    for name, words in (("torn", "could not be read"), ("missing_blocks", "did not come"),
+                        ("dropped", "could not be written")):  # fmt: skip
+        if known.get(name):
+            yield Finding("medium", _many(int(known[name]), "block"), f"of samples {words}.", "Peaks may be too low.")
+    open_ended = known.get("incomplete") or []
+    if open_ended and run.info.get("finished_ns"):
+        yield Finding("info", _many(len(open_ended), "monitor"), f"did not end in order: {', '.join(open_ended[:5])}.",
+                      "What was taken until then is here.")  # fmt: skip
+    gaps = np.nan_to_num(floats(run.tasks, "gap_s"))
+    if gaps.any():
+        text = f"without samples, inside {_many(int((gaps > 0).sum()), 'attempt')}."
+        yield Finding("info", human_seconds(float(gaps.sum())), text, "Sampled peaks there are lower bounds.")
     events = run.events
     kinds, words_of = texts(events, "kind"), texts(events, "text")
-    for kind, subject in (("monitor-lost", "Monitor lost"), ("collector-off", "Collector switched off")):
+    for kind, subject in (("monitor-lost", "A monitor was lost:"), ("collector-off", "A collector was switched off:")):
         said = sorted({words_of[i] for i, k in enumerate(kinds) if k == kind})
         for text in said[:5]:
             yield Finding("medium", subject, text or "no reason was recorded.")
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _words(item: object) -> str:

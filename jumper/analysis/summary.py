@@ -44,7 +44,7 @@ def summarize(tasks: pd.DataFrame, by: str = "group") -> pd.DataFrame:
 
     Examples
     --------
-    >>> tasks = pd.DataFrame({"group": ["a", "a"], "state": ["done", "lost"], "wall_s": [1.0, 3.0], "cpu_s": [2.0, None]})
+    >>> tasks = pd.DataFrame({"group": "a", "state": ["done", "lost"], "wall_s": [1.0, 3.0], "cpu_s": [2.0, None]})
     >>> row = summarize(tasks).loc["a"]
     >>> int(row.attempts), int(row.failed), float(row.cpu_s), float(row.cores)
     (2, 1, 2.0, 2.0)

@@ -26,18 +26,45 @@ class RunTables(Protocol):
     """
 
     @property
-    def path(self) -> Path: ...
+    def path(self) -> Path:
+        """Where the run lies."""
+
     @property
-    def info(self) -> Mapping[str, Any]: ...
+    def info(self) -> Mapping[str, Any]:
+        """run.json."""
+
     @property
-    def tasks(self) -> pd.DataFrame: ...
+    def tasks(self) -> pd.DataFrame:
+        """The tasks table."""
+
     @property
-    def events(self) -> pd.DataFrame: ...
+    def events(self) -> pd.DataFrame:
+        """The events table."""
+
     @property
-    def nodes(self) -> Mapping[str, Mapping[str, Any]]: ...
-    def samples(
-        self, stream: str, node: str | None = None, columns: Sequence[str] | None = None
-    ) -> pd.DataFrame: ...
+    def nodes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Facts about each node."""
+
+    def samples(self, stream: str, node: str | None = None, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Samples of a stream."""
+
+
+class Cached:
+    """The tables of a run, each stream of samples read once: for as long as one page or picture is made."""
+
+    def __init__(self, run: RunTables) -> None:
+        self.path, self.info, self.nodes = run.path, run.info, run.nodes
+        self.tasks, self.events = run.tasks, run.events
+        self._run = run
+        self._streams: dict[str, pd.DataFrame] = {}
+
+    def samples(self, stream: str, node: str | None = None, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return samples as the run does; ``node`` and ``columns`` are not remembered."""
+        if node is not None or columns is not None:
+            return self._run.samples(stream, node, columns)
+        if stream not in self._streams:
+            self._streams[stream] = self._run.samples(stream)
+        return self._streams[stream]
 
 
 def floats(frame: pd.DataFrame, column: str) -> Floats:

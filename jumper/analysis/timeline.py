@@ -42,12 +42,12 @@ class Grid:
     @property
     def edges(self) -> Floats:
         """Edges in seconds since ``start_ns``, shape (bins + 1,)."""
-        return np.arange(self.bins + 1) * self.width_s
+        return np.arange(self.bins + 1, dtype="float64") * self.width_s
 
     @property
     def centers(self) -> Floats:
         """Middles in seconds since ``start_ns``, shape (bins,)."""
-        return (np.arange(self.bins) + 0.5) * self.width_s
+        return (np.arange(self.bins, dtype="float64") + 0.5) * self.width_s
 
     @property
     def stop_ns(self) -> int:
@@ -109,7 +109,7 @@ def spread(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
     knots = knots[order]
     slopes = np.cumsum(np.concatenate([slope, -slope])[order])
     total = np.concatenate([[0.0], np.cumsum(slopes[:-1] * np.diff(knots))])
-    return np.maximum(np.diff(np.interp(edges, knots, total)), 0.0)
+    return np.asarray(np.maximum(np.diff(np.interp(edges, knots, total)), 0.0), dtype="float64")
 
 
 def counter_bins(time_s: Floats, counter: Floats, interval_s: float, edges: Floats) -> Floats:
@@ -126,7 +126,7 @@ def counter_bins(time_s: Floats, counter: Floats, interval_s: float, edges: Floa
     amount = spread(begin, end, increase[known], edges)
     covered = spread(begin, end, end - begin, edges)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(covered > 1e-6 * np.diff(edges), amount / covered, np.nan)
+        return np.asarray(np.where(covered > 1e-6 * np.diff(edges), amount / covered, np.nan), dtype="float64")
 
 
 def gauge_bins(time_s: Floats, value: Floats, interval_s: float, edges: Floats) -> Floats:

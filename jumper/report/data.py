@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from jumper.analysis import timeline
 from jumper.analysis.lanes import pack_nodes
-from jumper.analysis.tables import RunTables, custom_columns, floats, interval_of, texts, times
+from jumper.analysis.tables import Cached, RunTables, custom_columns, floats, interval_of, texts, times
 from jumper.report.theme import OTHER, colours
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ class RunRows:
     """
 
     def __init__(self, run: RunTables) -> None:
-        self.run = run
+        self.run: RunTables = run if isinstance(run, Cached) else Cached(run)
         self.interval_s = interval_of(run)
         span = timeline.span_of(run)
         self.empty = span is None
         created = int(run.info.get("created_ns") or 0)
         start, stop = span or (created, created + 1_000_000_000)
         self.grid = timeline.make_grid(start, stop)
-        local = datetime.fromtimestamp(start / 1e9, timezone.utc).astimezone()
+        local = datetime.fromtimestamp(start / 1e9, UTC).astimezone()
         self.zone = local.tzname() or "UTC"
         self._offset_ns = round((local.utcoffset() or local - local).total_seconds()) * 1_000_000_000
 
@@ -94,7 +94,7 @@ class RunRows:
         """Groups with a colour of their own, the most CPU first; what shares one is drawn as other groups."""
         tasks = self.run.tasks
         names = [name or "(no name)" for name in texts(tasks, "group")]
-        weight = {name: 0.0 for name in dict.fromkeys(names)}
+        weight = dict.fromkeys(names, 0.0)
         for name, cpu, wall in zip(names, floats(tasks, "cpu_s"), floats(tasks, "wall_s"), strict=True):
             weight[name] += float(np.nan_to_num(cpu)) + 1e-6 * float(np.nan_to_num(wall))
         return sorted(weight, key=lambda name: (-weight[name], name))[:MOST_COLOURS]
@@ -109,7 +109,7 @@ class RunRows:
 
     @cached_property
     def bars(self) -> pd.DataFrame:
-        """Attempts to draw: ``row`` (0 at the top), ``start``, ``stop`` (UTC ns), ``type``, ``index`` into the table."""
+        """Attempts to draw: ``row`` (0 at the top), ``start``, ``stop`` (UTC ns), ``type``, ``index`` in the table."""
         tasks = self.run.tasks
         start = times(tasks, "start_ns")
         keep = np.flatnonzero(start > 0)
@@ -160,7 +160,7 @@ class RunRows:
             named = {f"{len(named)} nodes": np.sum([np.nan_to_num(line) for line in named.values()], axis=0)}
         total = sum(float(node.get("memory_bytes") or 0) for node in self.run.nodes.values())
         layers = {name: np.nan_to_num(line) for name, line in named.items()}
-        return Stack(layers, total or None, "of the nodes")
+        return Stack(layers, total or None, "of the nodes" if len(self.run.nodes) > 1 else "of the node")
 
     def transfer(self, stream: str, inward: str, outward: str) -> tuple[Floats, Floats] | None:
         """Return summed (read, written) bytes a second of two counters, or None where nothing moved."""

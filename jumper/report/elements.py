@@ -8,6 +8,7 @@ each row, because rows that share one share their y axis.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,10 @@ def finish(element: Any, rows: RunRows, theme: Theme, height: int, title: str, *
     """Give an element what every row has: size, borders, time axis, tools, canvas."""
     from bokeh.models import DatetimeTickFormatter
 
+    clock: Any = _CLOCK
     options = {
         "height": height, "responsive": True, "min_width": 480, "title": title, "xlabel": "", "ylabel": "",
-        "xformatter": DatetimeTickFormatter(**_CLOCK), "xlim": tuple(rows.limits), "show_grid": True,
+        "xformatter": DatetimeTickFormatter(**clock), "xlim": tuple(rows.limits), "show_grid": True,
         "gridstyle": {"xgrid_line_color": theme.grid, "ygrid_line_color": theme.grid}, "toolbar": None,
         "xaxis": "bare", "show_legend": False, **_ZOOM, **more,
         "backend_opts": {"plot.output_backend": "canvas", "plot.min_border_left": LEFT,
@@ -157,7 +159,7 @@ def cpu(rows: RunRows, theme: Theme) -> Any | None:
     fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
     grouped = len(stack.layers) > 1
     title = "CPU by task group" if grouped else "CPU"
-    return _stacked(rows, theme, stack, "cpu", title, fill, "busy cores", 1.0, "")
+    return _stacked(rows, theme, stack, "cpu", title, fill, "busy cores", "")
 
 
 def memory(rows: RunRows, theme: Theme) -> Any | None:
@@ -172,7 +174,7 @@ def memory(rows: RunRows, theme: Theme) -> Any | None:
     scaled = Stack({name: line / factor for name, line in stack.layers.items()},
                    stack.capacity / factor if stack.capacity else None,
                    f"{human_bytes(stack.capacity)} {stack.capacity_label}" if stack.capacity else "")  # fmt: skip
-    return _stacked(rows, theme, scaled, "memory", title, fill, unit, 1.0, unit)
+    return _stacked(rows, theme, scaled, "memory", title, fill, unit, unit)
 
 
 def io(rows: RunRows, theme: Theme) -> Any | None:
@@ -193,7 +195,7 @@ def network(rows: RunRows, theme: Theme) -> Any | None:
 
 
 def nodes(rows: RunRows, theme: Theme) -> Any | None:
-    """Node by time: percent of the node's CPUs that are busy, whoever uses them; missing samples in their own colour."""
+    """Node by time: percent of the CPUs that are busy, whoever uses them; missing samples in a colour of their own."""
     lines = rows.node_cpu
     if not lines:
         return None
@@ -219,7 +221,7 @@ def nodes(rows: RunRows, theme: Theme) -> Any | None:
 def metric(rows: RunRows, theme: Theme, found: Lines) -> Any:
     """Any column of the samples: a line a node or process; past seven, their mean and range."""
     hv = holoviews()
-    dimension = f"{found.level}_{found.metric}"
+    dimension = "metric_" + re.sub(r"\W", "_", f"{found.level}_{found.metric}")
     lines = {name: line.astype("f4") for name, line in found.lines.items()}
     if len(lines) > MOST_COLOURS:
         with np.errstate(all="ignore"):
@@ -246,7 +248,7 @@ def metric(rows: RunRows, theme: Theme, found: Lines) -> Any:
 
 def _stacked(
     rows: RunRows, theme: Theme, stack: Stack, dimension: str, title: str, fill: Mapping[str, str], label: str,
-    capacity_part: float, unit: str,
+    unit: str,
 ) -> Any:  # fmt: skip
     hv = holoviews()
     base = np.zeros(rows.grid.bins)
@@ -288,20 +290,14 @@ def _transfer(
     if moved is None:
         return None
     hv = holoviews()
-    from bokeh.core.properties import value as constant
     from bokeh.models import CustomJSTickFormatter
 
+    title = f"{title}: {words[0]} above, {words[1]} below"
     read, written = moved
     factor, unit = _unit(max(read.max(), written.max()))
     read, written = read / factor, written / factor
     up, down = _top(read), _top(written)
     up, down = max(up, down * 0.25), max(down, up * 0.25)
-    labels = [
-        hv.Text(rows.time[int(rows.grid.bins * 0.995)], at, word).opts(
-            backend="bokeh", text_align="right", text_font_size="11px", text_color=colour, text_font=constant(FONT)
-        )
-        for at, word, colour in ((up * 0.78, words[0], theme.read), (-down * 0.78, words[1], theme.write))
-    ]
     areas = [
         hv.Area((rows.time, line.astype("f4")), "time", dimension).opts(
             backend="bokeh", color=colour, line_width=0, alpha=0.85
@@ -311,7 +307,7 @@ def _transfer(
     zero = hv.HLine(0).opts(backend="bokeh", color=theme.muted, line_width=1)
     hover = _hover(rows, dimension, dict(zip(words, (read, written), strict=True)), "{0.00}", f" {unit}/s")
     formatter = CustomJSTickFormatter(code="return Math.abs(tick).toLocaleString('en')")
-    return finish(hv.Overlay([*areas, zero, *labels, hover]), rows, theme, 130, title, ylabel=f"{unit}/s",
+    return finish(hv.Overlay([*areas, zero, hover]), rows, theme, 130, title, ylabel=f"{unit}/s",
                   ylim=(-down, up), yticks=5, yformatter=formatter)  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def need(*modules: str) -> Any:
         try:
             found = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if error.name is None or name != error.name and not name.startswith(error.name + "."):
+            if error.name is None or (name != error.name and not name.startswith(error.name + ".")):
                 raise
             package = name.partition(".")[0]
             raise MissingExtraError(

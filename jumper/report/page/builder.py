@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,8 @@ def write_report(run: RunTables, path: str | os.PathLike[str], theme: str = "lig
             Path(draft).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise RunError(f"cannot write the report to {target}: {error.strerror or error}; choose another place") from error
+        reason = error.strerror or error
+        raise RunError(f"cannot write the report to {target}: {reason}; choose another place") from error
     return target
 
 
@@ -74,6 +75,7 @@ def page(run: RunTables, theme: str = "light") -> str:
 
     colours = theme_of(theme)
     rows = RunRows(run)
+    run = rows.run
     key = headline(run)
     timeline = figures.linked(rows, colours)
     script, div = components(timeline, theme=bokeh_theme(colours)) if timeline is not None else ("", "")
@@ -115,7 +117,7 @@ def _subtitle(rows: RunRows, key: dict[str, Any]) -> str:
     parts = []
     if key["start_ns"] is not None:
         start, stop = (
-            datetime.fromtimestamp(int(t.astype("int64")) / 1e6, timezone.utc)
+            datetime.fromtimestamp(int(t.astype("int64")) / 1e6, UTC)
             for t in rows.clock(np.array([key["start_ns"], key["stop_ns"]]))
         )
         end = f"{stop:%H:%M:%S}" if start.date() == stop.date() else f"{stop:%d %B %Y, %H:%M:%S}"
@@ -130,15 +132,16 @@ def _key_figures(key: dict[str, Any]) -> list[tuple[str, str]]:
     from jumper.analysis.units import digits, human_bytes, human_seconds
 
     bad = key["failed"] + key["lost"]
+    words = "task" if key["attempts"] == 1 else "tasks"
     out = [(human_seconds(key["wall_s"]), "wall time"),
-           (f"{key['attempts']:,}", "tasks, none failed" if not bad else f"tasks, {bad} failed or lost")]  # fmt: skip
+           (f"{key['attempts']:,}", f"{words}, {bad} failed or lost" if bad else f"{words}, none failed")]  # fmt: skip
     if key["nodes"]:
         out.append((f"{key['nodes']}", ("node" if key["nodes"] == 1 else "nodes") +
                     (f", {key['cores']} CPUs" if key["cores"] else "")))  # fmt: skip
     out.append((human_seconds(key["cpu_s"]), "CPU time"))
     if key["busy_cores"] is not None:
-        part = f", {key['busy_cores'] / key['cores']:.0%} of all CPUs" if key["cores"] else ""
-        out.append((digits(key["busy_cores"]), f"cores busy on average{part}"))
+        part = f", {key['busy_cores'] / key['cores']:.0%} of all" if key["cores"] else ""
+        out.append((digits(key["busy_cores"]), f"cores busy{part}"))
     out.append((human_bytes(key["memory_peak_bytes"]), "highest memory peak of a task"))
     for name, words in (("read", "read"), ("write", "written")):
         stored, called = key[f"{name}_bytes"], key[f"{name}_chars"]
@@ -165,8 +168,8 @@ def _notes(rows: RunRows, attempts: dict[str, Any]) -> list[str]:
     if drawn < total:
         notes.append(f"{total - drawn:,} attempts have no start time and are not drawn.")
     if len(attempts["number"]) < total:
-        notes.append(f"The table holds the {len(attempts['number']):,} longest and failed of {total:,} attempts; all of "
-                     "them are in tasks.parquet of the run.")  # fmt: skip
+        notes.append(f"The table holds the {len(attempts['number']):,} longest and failed of {total:,} attempts; "
+                     "all of them are in tasks.parquet of the run.")  # fmt: skip
     return notes
 
 

@@ -21,7 +21,9 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
     """
     hv = holoviews()
     from bokeh.layouts import column
-    from bokeh.models import CrosshairTool, CustomJS, GlyphRenderer, Quad, Range1d, RangeTool, Span
+    from bokeh.models import CrosshairTool, CustomJS, Quad, Range1d, RangeTool
+    from bokeh.models.annotations import Span
+    from bokeh.models.renderers import GlyphRenderer
 
     drawn = list(rows_of(rows, theme))
     if not drawn:
@@ -43,7 +45,7 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
                     source.data.pop(name, None)
             if "number" in source.data:
                 source.name = "jumper-tasks"
-                code = "const i = cb_obj.indices; if (i.length && window.jumperShow) jumperShow(source.data.number[i[0]])"
+                code = "const [i] = cb_obj.indices; if (i !== undefined) window.jumperShow?.(source.data.number[i])"
                 source.selected.js_on_change("indices", CustomJS(args={"source": source}, code=code))
     brush = hv.render(overview(rows, theme), backend="bokeh")
     brush.toolbar.logo = None

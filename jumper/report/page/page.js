@@ -16,11 +16,11 @@
 
   // one column of the table: title, value to sort by, text, alignment
   const COLUMNS = [
-    ["task", i => at("key", i), String, "l"], ["node", i => at("node", i), String, "l"],
+    ["task", i => at("key", i), String, "l"], ["state", i => at("state", i), String, "l"], ["node", i => at("node", i), String, "l"],
     ["start", i => data.start[i], clock], ["wall time", i => at("wall_s", i), seconds], ["CPU time", i => at("cpu_s", i), seconds],
     ["cores", cores, three], ["memory peak", i => at("memory_peak_bytes", i), bytes], ["asked", i => at("memory_asked_bytes", i), bytes],
     ["read", i => at("read_chars", i), bytes], ["written", i => at("write_chars", i), bytes],
-    ["state", i => at("state", i), String, "l"], ["flags", i => at("flags", i), String, "l"],
+    ["flags", i => at("flags", i), String, "l"],
   ].filter(([, value]) => rows.some(i => value(i) !== null));
 
   const table = find("tasks");

@@ -43,8 +43,8 @@ def groups(rows: RunRows) -> list[dict[str, Any]]:
             "peak": human_bytes(peak), "asked": human_bytes(asked),
             "asked_word": "asked" if value["memory_asked_bytes"] else "allowed",
             "used_share": 100 * peak / asked if peak and asked else None,
-            "read": human_bytes(value["read_chars"] if value["read_bytes"] is None else value["read_bytes"]),
-            "written": human_bytes(value["write_chars"] if value["write_bytes"] is None else value["write_bytes"]),
+            "read": human_bytes(value["read_bytes"] if value["read_chars"] is None else value["read_chars"]),
+            "written": human_bytes(value["write_bytes"] if value["write_chars"] is None else value["write_chars"]),
             "flagged": f"{value['flagged']:.0f}",
         })  # fmt: skip
     return out
@@ -93,7 +93,7 @@ def _plain(frame: pd.DataFrame, name: str, dtype: str) -> list[Any]:
     if dtype == "float":
         return [None if np.isnan(value) else float(f"{value:.6g}") for value in floats(frame, name)]
     return [
-        None if value is None or (np.isscalar(value) and pd.isna(value))
+        None if value is None or value is pd.NA or value != value
         else value if isinstance(value, str) else json.dumps(value, default=str)
         for value in frame[name]
     ]  # fmt: skip
@@ -153,13 +153,13 @@ def nodes(rows: RunRows) -> list[dict[str, str]]:
     out = []
     for name in sorted({*run.nodes, *map(str, by_node.index)} - {""}):
         facts = run.nodes.get(name, {})
-        row = {key: None if pd.isna(item) else item for key, item in by_node.loc[name].items()} if name in by_node.index else {}
+        row = by_node.loc[name].dropna().to_dict() if name in by_node.index else {}
         here = system[system["node"] == name] if "node" in system else system
         used = floats(here, "memory_bytes")
         busy = rows.node_cpu.get(name)
         out.append({
             "name": name, "cpus": f"{facts.get('num_cpus') or ''}", "memory": human_bytes(facts.get("memory_bytes")),
-            "attempts": f"{row.get('attempts', 0)}", "failed": f"{row.get('failed', 0)}",
+            "attempts": f"{row.get('attempts', 0):.0f}", "failed": f"{row.get('failed', 0):.0f}",
             "cpu": human_seconds(row.get("cpu_s")),
             "busy": "" if busy is None or np.isnan(busy).all() else f"{np.nanmean(busy):.0f} %",
             "used": human_bytes(float(np.nanmax(used))) if np.isfinite(used).any() else "",
