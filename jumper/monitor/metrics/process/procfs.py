@@ -20,6 +20,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 #: reads of at least this size go on to the end of the file
 LONG = 1 << 16
 
+_ROLLUP = re.compile(rb"^(Rss|Pss|Anonymous):\s+(\d+)", re.MULTILINE)
 _STATUS = re.compile(rb"^(Tgid|VmHWM|VmRSS|RssAnon|VmSwap|Threads):\s+(\d+)", re.MULTILINE)
 
 
@@ -76,6 +77,14 @@ class Io(NamedTuple):
     writes: int
     read_bytes: int
     write_bytes: int
+
+
+class Rollup(NamedTuple):
+    """Sums over a process's memory areas, bytes: PSS, RSS, and anonymous memory."""
+
+    pss: int
+    rss: int
+    anon: int
 
 
 def parse_stat(data: bytes) -> Stat:
@@ -209,30 +218,24 @@ class ProcFS:
         except ValueError:
             return None
 
-    def pss(self, pid: int) -> tuple[int, int] | None:
-        """Return (pss, rss) in bytes of smaps_rollup, or None. Holds the target's map lock while it reads.
+    def pss(self, pid: int) -> Rollup | None:
+        """Return the sums of smaps_rollup, or None. Holds the target's map lock while it reads.
 
         Source: Documentation/filesystems/proc.rst, "smaps_rollup".
         """
         data = self.read(f"{pid}/smaps_rollup")
-        if not data:
-            return None
-        found = dict(re.findall(rb"^(Rss|Pss):\s+(\d+)", data, re.MULTILINE))
+        found = {name: int(kib) * 1024 for name, kib in _ROLLUP.findall(data or b"")}
         if b"Pss" not in found:
             return None
-        return int(found[b"Pss"]) * 1024, int(found.get(b"Rss", b"0")) * 1024
+        return Rollup(found[b"Pss"], found.get(b"Rss", 0), found.get(b"Anonymous", 0))
 
-    def children(self, pid: int) -> list[int]:
-        """Return the children of every thread of a process, as far as the kernel lists them.
-
-        Source: proc_tid_children(5); needs CONFIG_PROC_CHILDREN.
-        """
-        found: list[int] = []
-        for tid in self.threads(pid):
-            data = self.read(f"{pid}/task/{tid}/children", 1 << 16)
-            if data:
-                found.extend(int(word) for word in data.split())
-        return found
+    def rss(self, pid: int) -> int:
+        """Return a process's RSS in bytes from statm, 0 where it is gone. Source: proc_pid_statm(5)."""
+        data = self.read(f"{pid}/statm", 128)
+        try:
+            return int(data.split()[1]) * PAGE if data else 0
+        except (IndexError, ValueError):
+            return 0
 
     def threads(self, pid: int) -> list[int]:
         """Return the kernel thread ids of a process."""

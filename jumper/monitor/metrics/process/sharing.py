@@ -11,19 +11,25 @@ import time
 from collections.abc import Collection
 
 from jumper.monitor.metrics.process.ledger import Process
-from jumper.monitor.metrics.process.procfs import ProcFS
+from jumper.monitor.metrics.process.procfs import ProcFS, Rollup
 
 #: share of one core that reading PSS may take, and what may be spent at once
 BUDGET = 0.005
 CREDIT_S = 0.1
-#: a reading older than this is taken again when there is nothing newer to read
+#: a reading is taken again when it is older than this, or RSS has changed by this part since
 REFRESH_S = 2.0
+CHANGED = 0.05
+#: how much RSS may change while a sweep is taken
+STEADY = 0.02
 
 Identity = tuple[int, int]
 
 
 class Sharing:
-    """Read PSS of the processes that were asked for, in a thread of its own.
+    """Read PSS of a set of processes in sweeps, in a thread of its own.
+
+    PSS of several processes only adds up when all were read at about the same time,
+    so a sweep counts only if memory stood still while it was taken.
 
     Attributes
     ----------
@@ -33,8 +39,9 @@ class Sharing:
 
     def __init__(self, fs: ProcFS) -> None:
         self._fs = fs
-        self._known: dict[Identity, tuple[int, int, float]] = {}
-        self._wanted: tuple[Identity, ...] = ()
+        self._sweep: dict[Identity, Rollup] = {}
+        self._taken_s = 0.0
+        self._wanted: dict[Identity, int] = {}
         self._wake = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -42,21 +49,18 @@ class Sharing:
 
     def want(self, processes: Collection[Process]) -> None:
         """Say whose PSS is of interest now; starts the thread when it is first needed."""
-        self._wanted = tuple((p.pid, p.start) for p in processes)
+        self._wanted = {(p.pid, p.start): p.rss for p in processes if p.rss}
         if not self._wanted:
             return
-        known = self._known
-        self._known = {identity: known[identity] for identity in self._wanted if identity in known}
         if self._thread is None and not self._stopped:
             self._thread = threading.Thread(target=self._run, name="jumper-pss", daemon=True)
             self._thread.start()
-        if any(identity not in self._known for identity in self._wanted):
+        if self._due():
             self._wake.set()
 
-    def pss(self, process: Process) -> tuple[int, int] | None:
-        """Return the last (pss, rss) in bytes that was read of a process, or None."""
-        found = self._known.get((process.pid, process.start))
-        return None if found is None else found[:2]
+    def known(self, process: Process) -> Rollup | None:
+        """Return what the last good sweep says of a process, or None."""
+        return self._sweep.get((process.pid, process.start))
 
     def stop(self) -> None:
         """End the thread."""
@@ -65,21 +69,18 @@ class Sharing:
         if self._thread is not None:
             self._thread.join(timeout=2)
 
-    def _next(self) -> Identity | None:
-        fresh = [identity for identity in self._wanted if identity not in self._known]
-        if fresh:
-            return fresh[0]
-        old = [identity for identity in self._wanted if self._known.get(identity, (0, 0, 0.0))[2]]
-        oldest = min(old, key=lambda identity: self._known[identity][2], default=None)
-        if oldest is None or time.monotonic() - self._known[oldest][2] < REFRESH_S:
-            return None
-        return oldest
+    def _due(self) -> bool:
+        wanted, sweep = self._wanted, self._sweep
+        if not wanted:
+            return False
+        if any(identity not in sweep for identity in wanted) or time.monotonic() - self._taken_s > REFRESH_S:
+            return True
+        return not steady(sum(wanted.values()), sum(sweep[identity].rss for identity in wanted), CHANGED)
 
     def _run(self) -> None:
         credit, last = CREDIT_S, time.monotonic()
         while not self._stopped:
-            identity = self._next()
-            if identity is None:
+            if not self._due():
                 self._wake.wait(0.5)
                 self._wake.clear()
                 continue
@@ -87,14 +88,33 @@ class Sharing:
             credit = min(CREDIT_S, credit + (now - last) * BUDGET)
             last = now
             if credit <= 0:
-                time.sleep(min(1.0, 0.05 - credit / BUDGET))
+                time.sleep(min(0.5, 0.05 - credit / BUDGET))
                 continue
             before = time.thread_time_ns()
-            found = self._fs.pss(identity[0])
-            # one that cannot be read counts with what it holds: no correction
-            self._known[identity] = (*(found or (0, 0)), time.monotonic())
+            self._take()
             self.cpu_ns = time.thread_time_ns()
             credit -= (self.cpu_ns - before) / 1e9
+
+    def _take(self) -> None:
+        wanted = list(self._wanted)
+        before = sum(self._fs.rss(pid) for pid, _ in wanted)
+        sweep = {identity: found for identity in wanted if (found := self._fs.pss(identity[0])) is not None}
+        after = sum(self._fs.rss(pid) for pid, _ in wanted)
+        if steady(after, before, STEADY):
+            self._sweep, self._taken_s = sweep, time.monotonic()
+        else:
+            time.sleep(0.01)
+
+
+def steady(now: int, before: int, part: float) -> bool:
+    """Return whether two sums of bytes differ by less than a part of the larger.
+
+    Examples
+    --------
+    >>> steady(100, 101, 0.02), steady(100, 110, 0.02)
+    (True, False)
+    """
+    return abs(now - before) <= part * max(now, before)
 
 
 class Memory:
@@ -117,10 +137,10 @@ class Memory:
     def __init__(self, processes: Collection[Process], sharing: Sharing) -> None:
         living = [p for p in processes if p.rss]
         self.rss = sum(p.rss for p in living)
-        readings = [(p, sharing.pss(p)) for p in living]
+        readings = [(p, sharing.known(p)) for p in living]
         self.pss = None
-        if readings and all(reading is not None and reading[1] for _, reading in readings):
-            self.pss = sum(reading[0] for _, reading in readings if reading is not None)
+        if readings and all(reading is not None for _, reading in readings):
+            self.pss = sum(reading.pss for _, reading in readings if reading is not None)
         self.missing = 0
         if len(living) <= 1:
             self.used = self.rss
@@ -135,9 +155,15 @@ class Memory:
                 self.missing += 1
                 uncovered[group] = max(uncovered.get(group, 0), process.anon)
             else:
-                pss, rss = reading
-                self.used += max(0, process.rss - (rss - pss))
+                self.used += used_since(process, reading)
                 covered[group] = max(covered.get(group, 0), process.anon)
         self.used += sum(max(0, anon - covered.get(group, 0)) for group, anon in uncovered.items())
-        if self.missing == len(living):
-            self.used = max(self.used, max(p.rss for p in living))
+        self.used = max(self.used, max(p.rss for p in living))
+
+
+def used_since(process: Process, reading: Rollup) -> int:
+    """Return a process's share of memory now, bytes: its PSS when it was read, and its own growth since.
+
+    What grew in files and shared memory may be others' too, so it waits for the next reading.
+    """
+    return min(process.rss, max(0, reading.pss + process.anon - reading.anon))

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from jumper.monitor.metrics.process.ledger import Ledger, Process, Totals
 from jumper.monitor.metrics.process.procfs import ProcFS
-from jumper.monitor.metrics.process.sharing import Memory, Sharing
+from jumper.monitor.metrics.process.sharing import Memory, Sharing, used_since
 from jumper.monitor.metrics.process.tree import Tree
 
 Counters = dict[str, int | None]
@@ -246,9 +246,9 @@ class OwnerSource:
         used = 0
         missing = 0
         for process in members:
-            reading = self.sharing.pss(process)
+            reading = self.sharing.known(process)
             missing += reading is None
-            used += process.rss if reading is None else max(0, process.rss - (reading[1] - reading[0]))
+            used += process.rss if reading is None else used_since(process, reading)
         return {
             **totals._asdict(),
             "rss_bytes": sum(p.rss for p in members),
