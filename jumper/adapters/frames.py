@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from array import array
 from collections.abc import Iterable, Mapping
@@ -161,7 +162,9 @@ def write_frame(frame: pd.DataFrame, filename: str | os.PathLike[str]) -> None:
     if suffix == ".csv":
         frame.to_csv(path, index=False)
     elif suffix == ".json":
-        frame.to_json(path, orient="records", double_precision=15, indent=1)
+        # not to_json: it rounds a float to 15 digits, and a time in ns needs more
+        records = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        path.write_text(json.dumps(records, indent=1, default=str) + "\n")
     else:
         _pyarrow()
         frame.to_parquet(path, index=False)
@@ -183,7 +186,7 @@ def read_frame(filename: str | os.PathLike[str]) -> pd.DataFrame:
         if suffix == ".csv":
             frame = reader.read_csv(path)
         elif suffix == ".json":
-            frame = reader.read_json(path, orient="records", convert_dates=False, precise_float=True)
+            frame = reader.DataFrame(json.loads(path.read_text())).apply(reader.to_numeric)
         else:
             _pyarrow()
             frame = reader.read_parquet(path)
