@@ -49,6 +49,8 @@ class AgentProcess:
     running : bool
     reason : str or None
         Why it does not run, where nobody stopped it.
+    on_end : callable or None
+        Called with the reason when it ends by itself.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class AgentProcess:
         self._errors: deque[str] = deque(maxlen=20)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = False
+        self.on_end: Callable[[str | None], None] | None = None
         self.ready: dict[str, Any] = {}
         self.events: list[dict[str, Any]] = []
         self.running = False
@@ -188,9 +191,11 @@ class AgentProcess:
                 self.events.append(message["event"])
             elif "status" in message:
                 self._answers.put(message)
-        if not self._stopping:
+        if self.running and not self._stopping:
             self.running = False
             self.reason = "the agent ended: " + ("; ".join(self._errors) or "no reason given")
+            if self.on_end is not None:
+                self.on_end(self.reason)
         self._answers.put({"status": "gone"})
 
     def _drain(self, pipe: IO[bytes]) -> None:

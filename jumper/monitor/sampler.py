@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from jumper.monitor.metrics.node import NodeCollector
@@ -60,6 +60,8 @@ class Sampler:
     running : bool
     reason : str or None
         Why it ended, where nobody stopped it.
+    on_end : callable or None
+        Called with the reason when it ends by itself.
     ticks, missed : int
     """
 
@@ -84,6 +86,7 @@ class Sampler:
         self.sinks = sinks
         self.running = False
         self.reason: str | None = None
+        self.on_end: Callable[[str | None], None] | None = None
         self.ticks = self.missed = 0
         self._late_ns = 0
         self._cpu_ns = 0
@@ -175,6 +178,8 @@ class Sampler:
         finally:
             if not self._stop.is_set():
                 self.running = False
+                if self.on_end is not None:
+                    self.on_end(self.reason)
 
     def _loop(self) -> None:
         step = round(self.interval * 1e9)
