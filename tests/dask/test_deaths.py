@@ -1,0 +1,112 @@
+"""What stays when workers die, and workers that have not the package."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import distributed
+import pytest
+
+import jumper_dask
+
+
+def test_a_worker_killed_in_the_middle_leaves_its_attempt_and_its_curve(kit: Any, tmp_path: Path) -> None:
+    gate = str(tmp_path / "gate")
+    with kit.cluster() as client:
+        future = client.submit(kit.wait_for, gate, 60, key="victim")
+        pid = int(until(lambda: Path(gate + ".runs").read_text()))
+        time.sleep(2.0)
+        os.unlink(gate + ".runs")
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: Path(gate + ".runs").read_text())
+        Path(gate).touch()
+        future.result()
+        run = jumper_dask.collect(client, tmp_path / "run")
+    first, second = run.tasks.to_dict("records")
+    assert (first["state"], second["state"]) == ("lost", "done")
+    assert (first["attempt"], second["attempt"]) == (1, 2)
+    assert first["pid"] == pid != second["pid"]
+    assert first["cpu_s"] > 0.5
+    assert first["wall_s"] == pytest.approx(2.0, abs=1.0)
+    samples = run.samples("process")
+    assert (samples[samples.pid == pid].time_ns > first["start_ns"]).sum() >= 5
+
+
+def test_a_worker_without_the_package_lives_on(kit: Any, tmp_path: Path) -> None:
+    with kit.cluster() as client:
+        with lone_worker(client.scheduler.address, tmp_path):
+            client.wait_for_workers(2, timeout=30)
+            alone = next(a for a, w in client.scheduler_info(n_workers=-1)["workers"].items() if w["id"] == "alone")
+            assert client.submit(kit.burn, 0.1, key="there", workers=[alone]).result() > 0
+            run = jumper_dask.collect(client, tmp_path / "run")
+    row = kit.by_key(run).loc["there"]
+    assert row["state"] == "done"
+    assert "unmonitored" in row["flags"]
+    assert run.info["coverage"]["expected"] == 2
+    assert run.info["coverage"]["came"] == 1
+    (missing,) = run.info["coverage"]["missing"]
+    assert missing["worker"] == alone
+    assert "jumper_dask" in missing["reason"]
+
+
+def test_workers_as_threads_of_the_client_are_measured_and_their_marks_left_alone(kit: Any, tmp_path: Path) -> None:
+    with kit.cluster(workers=2, threads=1, processes=False) as client:
+        spent = client.gather([client.submit(kit.burn, 0.3, key=f"b{i}", pure=False) for i in range(2)])
+        run = jumper_dask.collect(client, tmp_path / "run")
+    tasks = kit.by_key(run)
+    for index in range(2):
+        assert abs(tasks.cpu_s[f"b{index}"] - spent[index]) < 0.02
+    assert "hwm" not in set(tasks.memory_peak_source.dropna())
+    assert run.samples("process").pid.unique().tolist() == [os.getpid()]
+
+
+class lone_worker:
+    """A `dask worker` of its own, in whose interpreter jumper and jumper_dask cannot be imported."""
+
+    def __init__(self, scheduler: str, folder: Path) -> None:
+        hide = folder / "hide"
+        hide.mkdir()
+        (hide / "sitecustomize.py").write_text(
+            textwrap.dedent("""
+            import sys
+            class Hide:
+                def find_spec(self, name, path=None, target=None):
+                    if name.partition(".")[0] in ("jumper", "jumper_dask"):
+                        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            sys.meta_path.insert(0, Hide())
+            """)
+        )
+        self.command = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler, "--name", "alone", "--no-nanny",
+                        "--nthreads", "1", "--no-dashboard", "--local-directory", str(folder)]  # fmt: skip
+        self.environment = {**os.environ, "PYTHONPATH": str(hide)}
+
+    def __enter__(self) -> None:
+        self.process = subprocess.Popen(
+            self.command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def __exit__(self, *exc: object) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+def until(look: Any, seconds: float = 30) -> Any:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if value := look():
+                return value
+        except OSError:
+            pass
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+assert distributed
