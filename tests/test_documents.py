@@ -18,8 +18,11 @@ import psutil
 import pytest
 
 from jumper.adapters.data import NodeDataStore, NodeInfo, PerformanceData
+from jumper.config.shape import INJECTABLE
 from jumper.core.service import build_perfmonitor_service
 from jumper.monitor.common import JumperError, MonitorProtocol
+from jumper.monitor.metrics import handlers
+from jumper.monitor.metrics.context import CollectionContext
 from jumper.monitor.pipeline import build_pipeline, load_config
 
 DOCUMENTS = Path(__file__).parent / "documents"
@@ -189,3 +192,26 @@ def test_the_documents_target_inside_the_package_works_too(tmp_path, host):
     pipeline = build_pipeline(load_config(file), host, ["system"])
     pipeline.tick(0, 0)
     assert pipeline.tick(10**9, 0)["system"]["net_bytes_sent"] >= 0
+
+
+def test_the_page_on_collectors_runs(tmp_path, monkeypatch, host):
+    page = (DOCUMENTS.parents[1] / "docs" / "collectors.md").read_text()
+    module, check = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (entry,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "load.py").write_text(module)
+    (tmp_path / "collectors.yaml").write_text(entry)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(check, "docs/collectors.md", "exec"), {})
+    pipeline = build_pipeline(load_config("collectors.yaml"), host, ["process", "system"])
+    rows = pipeline.tick(0, 0)
+    assert rows["system"]["load_1min"] >= 0
+    assert "load_1min" not in rows["process"]
+    sys.modules.pop("load", None)
+
+
+def test_the_page_on_collectors_lists_what_there_is():
+    page = (DOCUMENTS.parents[1] / "docs" / "collectors.md").read_text()
+    classes = {name for name in handlers.__all__ if name.endswith("Handler") and name != "StorageHandler"}
+    assert set(re.findall(r"^\| `(\w+Handler)\(", page, re.MULTILINE)) == classes
+    for name in (*CollectionContext.__annotations__, *INJECTABLE):
+        assert f"`{name}`" in page
