@@ -113,7 +113,8 @@ class Samples:
                 for name in part.columns
                 if name not in ("node", "segment", "boot", "mono_ns", "time_ns")
             }
-            found.append((tuple(k if isinstance(k, str) else int(k) for k in key), Series(mono, values)))
+            node, boot, *numbers = key
+            found.append(((node, boot, *(int(str(n)) for n in numbers)), Series(mono, values)))
         return found
 
 

@@ -271,4 +271,5 @@ def _finish(directory: RunDirectory, writer: SegmentWriter, rank: str | None) ->
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
-        print(f"jumper: {text}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"jumper: {text}\n")
+        sys.stderr.flush()

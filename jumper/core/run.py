@@ -82,9 +82,7 @@ class Run:
         """Streams that have samples."""
         return sorted({name.split("/")[1] for name in self.info.get("files", {})})
 
-    def samples(
-        self, stream: str, node: str | None = None, columns: Sequence[str] | None = None
-    ) -> pd.DataFrame:
+    def samples(self, stream: str, node: str | None = None, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Return the samples of a stream, by time.
 
         Parameters
@@ -229,7 +227,9 @@ def _facts(merged: Any, tasks: list[dict[str, Any]], info: dict[str, Any]) -> di
     }
 
 
-def merge(dirs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], progress: Progress | None = None) -> Run:
+def merge(
+    dirs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], progress: Progress | None = None
+) -> Run:
     """Merge runs and folders of segments into one run.
 
     Parameters

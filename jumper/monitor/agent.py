@@ -121,7 +121,7 @@ def main() -> int:
         agent = Agent(json.loads(lines.readline()))
         agent.ready()
     except (JumperError, OSError, ValueError, KeyError) as error:
-        print(json.dumps({"status": "error", "pid": os.getpid(), "error": str(error) or repr(error)}), flush=True)
+        os.write(1, json.dumps({"status": "error", "pid": os.getpid(), "error": str(error) or repr(error)}).encode())
         return 1
     ended = threading.Event()
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+#: types in /proc/self/mounts; FUSE ones without their prefix
 SHARED = frozenset(
-    "nfs nfs4 cifs smb3 lustre beegfs gpfs ceph fuse.ceph glusterfs fuse.glusterfs afs panfs orangefs 9p fuse.sshfs".split()
+    {"nfs", "nfs4", "cifs", "smb3", "lustre", "beegfs", "gpfs", "ceph", "glusterfs", "afs", "panfs", "orangefs", "9p"}
+    | {"sshfs"}
 )
 
 
@@ -39,4 +41,4 @@ def filesystem_of(path: str | os.PathLike[str], mounts: str = "/proc/self/mounts
 
 def is_shared(path: str | os.PathLike[str]) -> bool:
     """Return whether a path lies on a file system that several hosts share."""
-    return filesystem_of(path) in SHARED
+    return (filesystem_of(path) or "").removeprefix("fuse.") in SHARED

@@ -148,9 +148,7 @@ class Launcher:
     def _spawn(self, program: str, arguments: list[str]) -> int:
         # Python ignores these two; the command shall have them as they were
         restored = [s for s in (signal.SIGPIPE, signal.SIGXFSZ) if signal.getsignal(s) == signal.SIG_IGN]
-        return os.posix_spawnp(
-            program, arguments, self._environment, setsigmask=list(self._mask), setsigdef=restored
-        )
+        return os.posix_spawnp(program, arguments, self._environment, setsigmask=list(self._mask), setsigdef=restored)
 
     def _next(self) -> tuple[int, ...] | None:
         data = b""

@@ -172,7 +172,7 @@ class Sampler:
     def _run(self) -> None:
         try:
             self._loop()
-        except Exception as error:  # noqa: BLE001  the monitor may die, what it watches may not
+        except Exception as error:
             self.reason = f"{type(error).__name__}: {error}"
             self._event("monitor-lost", self.reason)
         finally:
@@ -216,12 +216,14 @@ class Sampler:
                 self._node.watch(self.levels if node else ())
             mono_ns, wall_ns = time.monotonic_ns(), time.time_ns()
             rows: dict[str, list[Row]] = {
-                level: [{"mono_ns": mono_ns, **row}] for level, row in self.pipeline.tick(mono_ns, wall_ns).items() if row
+                level: [{"mono_ns": mono_ns, **row}]
+                for level, row in self.pipeline.tick(mono_ns, wall_ns).items()
+                if row
             }
             if not node:
                 rows.pop("system", None)
             if self._threads is not None:
-                rows["thread"] = self._threads.read(mono_ns)
+                rows["thread"] = [*self._threads.read(mono_ns)]
             self.ticks += 1
             self._cpu_ns += time.thread_time_ns() - began
             rows["monitor"] = [self._own_row(mono_ns)]
@@ -249,7 +251,13 @@ class Sampler:
         }
 
     def _event(self, kind: str, text: str) -> None:
-        record = {"type": "event", "kind": kind, "text": text, "mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
+        record = {
+            "type": "event",
+            "kind": kind,
+            "text": text,
+            "mono_ns": time.monotonic_ns(),
+            "wall_ns": time.time_ns(),
+        }
         for sink in self.sinks:
             with contextlib.suppress(Exception):
                 sink.event(record)
@@ -257,7 +265,6 @@ class Sampler:
 
 def own_rss_bytes() -> int | None:
     """Return this process's resident memory in bytes, or None where it cannot be read. Source: proc_pid_statm(5)."""
-
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

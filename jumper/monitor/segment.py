@@ -259,7 +259,10 @@ class SegmentWriter:
 
     def _schema(self) -> dict[str, Any]:
         return {
-            name: {"id": number, "columns": [[c, "i8" if t == "q" else "f8"] for c, t in zip(names, types, strict=True)]}
+            name: {
+                "id": number,
+                "columns": [[c, "i8" if t == "q" else "f8"] for c, t in zip(names, types, strict=True)],
+            }
             for name, (number, names, types) in self._streams.items()
         }
 

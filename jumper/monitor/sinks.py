@@ -49,7 +49,9 @@ class CallSink:
 
     dropped = 0
 
-    def __init__(self, take: Callable[[str, Row], None], note: Callable[[Mapping[str, Any]], None] | None = None) -> None:
+    def __init__(
+        self, take: Callable[[str, Row], None], note: Callable[[Mapping[str, Any]], None] | None = None
+    ) -> None:
         self._take = take
         self._note = note
 

@@ -131,7 +131,7 @@ def _doc(name: str, unit: str, kind: Kind, nodes: Over, source: str) -> Column:
 
 
 DERIVED: tuple[Column, ...] = (
-    _doc("cpu_util_avg", "%", "rate", "mean", "difference of cpu_ns over time and available CPUs; system: mean of cores"),
+    _doc("cpu_util_avg", "%", "rate", "mean", "difference of cpu_ns over time and CPUs; system: mean of cores"),
     _doc("cpu_util_min", "%", "rate", "min", "lowest core"),
     _doc("cpu_util_max", "%", "rate", "max", "highest core"),
     _doc("memory", "GiB", "gauge", "sum", "memory_bytes / 2**30"),

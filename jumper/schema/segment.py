@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 FORMAT = 1
 MAGIC = b"JMPB"
 ALIGN = 256
 SUFFIX = ".seg"
 
-SCHEMA, ROWS, TEXT = 1, 2, 3
 Kind = Literal[1, 2, 3]
+SCHEMA: Final = 1
+ROWS: Final = 2
+TEXT: Final = 3
 
 #: magic, version, kind, sequence, payload length, monotonic ns, wall ns, reserved, crc32
 HEADER = struct.Struct("<4sHHQQqq20xI")

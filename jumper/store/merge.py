@@ -100,7 +100,7 @@ def merge_segments(
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
-            "merging a run needs pyarrow: pip install 'jumper-workflows[report]'; nothing is lost meanwhile, spool/ has all"
+            "merging a run needs pyarrow: pip install 'jumper-workflows[report]'; nothing is lost, spool/ has all"
         ) from error
     merged = Merged()
     paths = run.segments()
@@ -176,7 +176,7 @@ def _arrow(segment: Segment, stream: str, node: str, stem: str, clock: Clock | N
     data = segment.table(stream)
     mono = data.get("mono_ns")
     if mono is not None and clock is not None:
-        columns["time_ns"] = pa.array(mono[0] + np.int64(clock.offset_ns), pa.int64())
+        columns["time_ns"] = pa.array(mono[0].astype("i8") + clock.offset_ns, pa.int64())
     for name, (values, valid) in data.items():
         columns[name] = pa.array(values, mask=~valid)
     rows = len(next(iter(data.values()))[0]) if data else 0

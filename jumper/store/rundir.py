@@ -111,7 +111,8 @@ class RunDirectory:
             self.spool.mkdir(parents=True, exist_ok=True)
             self.write_info(info)
         except OSError as error:
-            raise RunError(f"cannot make the run {self.path}: {error.strerror}; choose another place with -o") from error
+            hint = "choose another place with -o"
+            raise RunError(f"cannot make the run {self.path}: {error.strerror}; {hint}") from error
         return info
 
     def read_info(self) -> dict[str, Any]:
@@ -134,12 +135,18 @@ class RunDirectory:
                 raise RunError(f"{file} cannot be read: {error}") from error
             info = None
         if info is None and self.segments():
-            return {"schema": RUN_SCHEMA, "run": self.path.name, "kind": "unknown", "created_ns": None, "recovered": True}
+            return {
+                "schema": RUN_SCHEMA,
+                "run": self.path.name,
+                "kind": "unknown",
+                "created_ns": None,
+                "recovered": True,
+            }
         if not isinstance(info, dict) or "schema" not in info:
             raise RunError(f"{self.path} is not a run: it has no run.json and no spool/*.seg; a run is what `-o` named")
         if not isinstance(info["schema"], int) or info["schema"] > RUN_SCHEMA:
             raise RunError(
-                f"{self.path} was written by a newer jumper (schema {info['schema']}, this one reads up to {RUN_SCHEMA}); "
+                f"{self.path} is of a newer jumper (schema {info['schema']}, this one reads up to {RUN_SCHEMA}); "
                 "upgrade jumper-workflows"
             )
         return info

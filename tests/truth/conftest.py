@@ -83,9 +83,7 @@ def _runner(uid: int | None) -> Iterator[Runner]:
             usable = (p for p in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3") if can_run(p, uid))
             python = next(usable, "")
             if not python:
-                pytest.skip(
-                    "no interpreter of this version that another user may start (the tests' own lies in a private folder)"
-                )
+                pytest.skip("no interpreter of this version that another user may start")
             os.chown(folder, uid, uid)
         folder.chmod(0o755)
         yield Runner(folder, python, path, uid)

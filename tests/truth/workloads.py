@@ -4,6 +4,8 @@
 the file TRUTH as JSON. Standard library only; knows nothing of jumper.
 """
 
+from __future__ import annotations
+
 import json
 import mmap
 import os

@@ -33,7 +33,7 @@ def parse_cpu(data: bytes) -> Counters:
         if not line.startswith(b"cpu"):
             break
         name, *words = line.split()
-        user, nice, system, idle, iowait, irq, softirq, steal = [int(w) * TICK_NS for w in words[:8]]
+        user, nice, system, _, iowait, irq, softirq, steal = [int(w) * TICK_NS for w in words[:8]]
         busy = user + nice + system + irq + softirq + steal
         if name == b"cpu":
             found["cpu_ns"] = busy

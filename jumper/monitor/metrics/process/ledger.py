@@ -128,11 +128,15 @@ class Process:
 
 
 class OwnProcess(Process):
-    """This process: what its dead children used is known to the microsecond (getrusage(2), RUSAGE_CHILDREN)."""
+    """The reader itself: what its dead children used is known to the microsecond.
+
+    Source: getrusage(2), RUSAGE_CHILDREN.
+    """
 
     __slots__ = ()
 
     def read(self, fs: ProcFS) -> bool:
+        """Take a reading, the dead children's CPU from the wait."""
         alive = super().read(fs)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         user, system = round(children.ru_utime * 1e9), round(children.ru_stime * 1e9)

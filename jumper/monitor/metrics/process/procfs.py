@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+_native_parse_stat: Callable[[bytes], tuple[Any, ...]] | None
 try:
     from jumper.monitor.backends.native._procfs import parse_stat as _native_parse_stat
 except ImportError:  # built without a compiler
@@ -265,7 +267,7 @@ class ProcFS:
     def tagged(self, pid: int, tag: bytes) -> bool:
         """Return whether the environment that a process was started with holds ``tag`` (``NAME=value``)."""
         data = self.read(f"{pid}/environ", 1 << 17)
-        return bool(data) and (data.startswith(tag + b"\0") or b"\0" + tag + b"\0" in data)
+        return data is not None and (data.startswith(tag + b"\0") or b"\0" + tag + b"\0" in data)
 
 
 def cpu_clock_ns(pid: int) -> int | None:
