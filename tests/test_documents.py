@@ -20,7 +20,8 @@ import pytest
 from jumper.adapters.data import NodeDataStore, NodeInfo, PerformanceData
 from jumper.config.shape import INJECTABLE
 from jumper.core.service import build_perfmonitor_service
-from jumper.monitor.common import JumperError, MonitorProtocol
+from jumper.monitor.backends import backend_name, create_monitor, native_built
+from jumper.monitor.common import JumperError, MonitorProtocol, MonitorUnavailableError
 from jumper.monitor.metrics import handlers
 from jumper.monitor.metrics.context import CollectionContext
 from jumper.monitor.pipeline import build_pipeline, load_config
@@ -215,3 +216,36 @@ def test_the_page_on_collectors_lists_what_there_is():
     assert set(re.findall(r"^\| `(\w+Handler)\(", page, re.MULTILINE)) == classes
     for name in (*CollectionContext.__annotations__, *INJECTABLE):
         assert f"`{name}`" in page
+
+
+@pytest.mark.parametrize("monitor_type", ["thread", "subprocess_python"])
+def test_the_network_collector_is_in_data_and_export_of_our_monitors(monitor_type, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(written("custom_collector.md", tmp_path)))
+    service = build_perfmonitor_service()
+    monitor = create_monitor(monitor_type, collectors=tmp_path / "collectors.yaml")
+    assert isinstance(monitor, MonitorProtocol)
+    service.start_monitoring(interval=0.1, monitor=monitor)
+    send_over_loopback(20_000_000)
+    deadline = time.monotonic() + 20
+    while len(monitor.data) < 4 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    service.stop_monitoring()
+    assert monitor.events == []
+    frame = monitor.data.data["system"]
+    sent = (frame["net_bytes_sent"] * frame["time"].diff()).sum()
+    assert sent >= 20_000_000
+    service.export_perfdata(file=tmp_path / "net.json", level="system")
+    assert NodeDataStore.load(tmp_path / "net.json")["net_bytes_sent"].equals(frame["net_bytes_sent"])
+    assert monitor.data.data["process"]["net_bytes_sent"].iloc[1:].eq(0).all()
+
+
+def test_monitors_are_known_by_the_documents_names():
+    assert [backend_name(name) for name in ("thread", "subprocess_python", "native_c")] == [
+        "thread", "subprocess", "native",
+    ]  # fmt: skip
+    assert backend_name() == ("native" if native_built() else "subprocess")
+    with pytest.raises(JumperError, match=r"unknown monitor 'natve'; known are default, thread, subprocess, native"):
+        create_monitor("natve")
+    if not native_built():
+        with pytest.raises(MonitorUnavailableError, match=r"native monitor was not built .*; use 'subprocess'"):
+            create_monitor("native_c")

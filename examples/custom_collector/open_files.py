@@ -14,10 +14,10 @@ class OpenFilesCollector(CollectorBackend):
     def collect(self, level: str, context: CollectionContext) -> int | None:
         if level != "process":
             return None  # nothing at this level: no column there
-        count = 0
+        counts = []
         for pid in context["process_pids"]:
             try:
-                count += len(os.listdir(f"/proc/{pid}/fd"))
+                counts.append(len(os.listdir(f"/proc/{pid}/fd")))
             except OSError:
                 continue  # it ended since the tick began
-        return count
+        return sum(counts) if counts else None
