@@ -1,0 +1,205 @@
+"""The thread and the subprocess monitor: one contract, tested on the same load."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jumper.monitor.backends import create_monitor
+from jumper.monitor.common import MonitorProtocol
+from jumper.schema.errors import JumperError, MonitorUnavailableError
+
+BACKENDS = ["thread", "subprocess"]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def idle() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; print(1, flush=True); time.sleep(60)"], stdout=-1)
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def measured(backend: str, seconds: float, interval: float = 0.1, **kwargs: Any) -> Any:
+    monitor: Any = create_monitor(backend, **kwargs)
+    monitor.start(interval)
+    time.sleep(seconds)
+    monitor.stop()
+    return monitor
+
+
+def test_it_is_a_monitor_with_real_attributes(backend: str) -> None:
+    monitor = create_monitor(backend)
+    assert isinstance(monitor, MonitorProtocol)
+    for name in ("levels", "stop_time", "nodes", "data", "num_cpus", "memory_limits", "cpu_handles"):
+        assert name in vars(monitor), name
+    assert set(monitor.memory_limits) >= {"process", "user", "system"}
+
+
+def test_one_row_a_tick_and_level(backend: str) -> None:
+    monitor = measured(backend, 1.05)
+    for level in monitor.levels:
+        frame = monitor.data.view(level)
+        assert 8 <= len(frame) <= 14
+        assert frame["time"].is_monotonic_increasing
+        assert frame["time"].iloc[0] >= monitor.start_time
+        assert {"cpu_util_avg", "memory", "io_read", "io_write", "io_read_count", "io_write_count"} <= set(frame)
+    assert monitor.nodes.node_names() == [monitor.node]
+    assert monitor.nodes.view("process").equals(monitor.data.view("process"))
+    assert not monitor.running
+    assert monitor.wallclock_stop_time > monitor.wallclock_start_time
+
+
+def test_an_idle_process_has_no_cpu(backend: str, idle: subprocess.Popen[bytes]) -> None:
+    """The profiler counts itself (memory_profiler 209): an idle process has no CPU, whoever watches it at 20 Hz."""
+    monitor = measured(backend, 1.0, 0.05, levels=["process"], pid=idle.pid)
+    frame = monitor.data.view("process")
+    assert (frame["cpu_ns"].iloc[-1] - frame["cpu_ns"].iloc[0]) < 2_000_000
+
+
+def test_the_cost_of_a_monitor_inside_is_not_the_targets() -> None:
+    """The same where the sampler is a thread of the target: its own CPU is left out."""
+    monitor = measured("thread", 1.0, 0.02, levels=["process", "user"])
+    frame = monitor.data.view("process")
+    used = (frame["cpu_ns"].iloc[-1] - frame["cpu_ns"].iloc[0]) / 1e9
+    own = monitor._sampler._own_cpu_ns() / 1e9
+    assert own > 0.05, "the load of this test is too small to show anything"
+    assert used < 0.3 * own
+
+
+def test_first_row_of_a_process_that_ran_long_before_is_its_own_interval_only(backend: str) -> None:
+    """CPU of 5347 % (con/duct 399): what was used before the start is not in the first rates."""
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+    monitor = measured(backend, 0.35, levels=["process"])
+    rates = monitor.data.view("process")["cpu_util_avg"]
+    assert math.isnan(rates.iloc[0])
+    assert rates.iloc[1:].max() <= 100
+
+
+def test_levels_that_were_not_asked_for_are_not_there(backend: str) -> None:
+    monitor = measured(backend, 0.25, levels=["system"])
+    assert monitor.data.view("process").empty
+    assert len(monitor.data.view("system")) >= 2
+
+
+@pytest.mark.parametrize("interval", [0, -1, float("nan"), float("inf"), "soon", None])
+def test_a_wrong_interval_is_refused(backend: str, interval: Any) -> None:
+    monitor = create_monitor(backend)
+    with pytest.raises(ValueError, match="the interval must be"):
+        monitor.start(interval)
+    assert not monitor.running
+    assert monitor.start_time is None
+
+
+def test_stop_in_any_order(backend: str) -> None:
+    monitor = create_monitor(backend)
+    monitor.stop()
+    monitor.start(0.1)
+    monitor.start(0.1)
+    monitor.stop()
+    monitor.stop()
+    first = len(monitor.data)
+    assert first >= 2
+    monitor.start(0.1)
+    monitor.stop()
+    assert len(monitor.data) >= 2
+
+
+def test_a_target_that_ends_ends_the_monitor_with_a_reason(backend: str, idle: subprocess.Popen[bytes]) -> None:
+    monitor: Any = create_monitor(backend, levels=["process"], pid=idle.pid)
+    monitor.start(0.05)
+    idle.kill()
+    idle.wait()
+    deadline = time.monotonic() + 10
+    while monitor.running and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not monitor.running
+    assert monitor.reason
+    assert len(monitor.data.view("process")) >= 1
+
+
+def test_an_agent_that_is_killed_says_so() -> None:
+    monitor: Any = create_monitor("subprocess")
+    monitor.start(0.05)
+    os.kill(monitor._agent.pid, 9)
+    deadline = time.monotonic() + 10
+    while monitor.running and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not monitor.running
+    assert "the agent ended" in monitor.reason
+    assert len(monitor.data.view("process")) >= 1
+
+
+def test_an_agent_whose_parent_is_killed_ends(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom jumper.monitor.agent_process import AgentProcess\n"
+        "agent = AgentProcess(os.getpid(), 0.05, spool=sys.argv[1])\n"
+        "print(agent.start()['pid'], flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    parent = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stdout=-1, check=False)
+    pid = int(parent.stdout)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and _alive(pid):
+        time.sleep(0.02)
+    assert not _alive(pid)
+    from jumper.store.segments import read_segment
+
+    (segment,) = tmp_path.glob("*.seg")
+    assert read_segment(segment).complete
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_one_collector_that_raises_is_switched_off_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_collector.py").write_text(
+        "class Broken:\n    name = 'broken'\n    def collect(self, level, context):\n        raise RuntimeError('no sensor')\n"
+    )
+    (tmp_path / "mine.yaml").write_text(
+        "collectors:\n  broken:\n    _target_: broken_collector.Broken\n    inject: []\n"
+        "    handler:\n      _target_: jumper.monitor.metrics.handlers.ScalarHandler\n      column: celsius\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for backend in BACKENDS:
+        monitor = measured(backend, 0.3, collectors=tmp_path / "mine.yaml")
+        assert len(monitor.data.view("process")) >= 3
+        (event,) = monitor.events
+        assert event["kind"] == "collector-off"
+        assert "RuntimeError: no sensor" in event["text"]
+
+
+def test_unknown_names_list_the_known_ones() -> None:
+    with pytest.raises(JumperError, match="known are default, thread, subprocess, native"):
+        create_monitor("thred")
+    with pytest.raises(JumperError, match="unknown level 'core'; here are process, user, system"):
+        create_monitor("thread", levels=["core"])
+
+
+def test_an_agent_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(MonitorUnavailableError, match="cannot start the agent with /no/such/python"):
+        create_monitor("subprocess").start()

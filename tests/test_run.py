@@ -1,0 +1,173 @@
+"""The run directory: merging, opening, and what is not one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import jumper
+from jumper.core.run import merge
+from jumper.monitor.segment import SegmentWriter
+from jumper.schema.errors import RunError
+from jumper.store.rundir import RunDirectory, mask_secrets
+
+S = 1_000_000_000
+
+
+def write_run(path: Path, *, end: bool = True, ticks: int = 5) -> Path:
+    """A run of one command on node n1: 1 CPU second a second, 100 MB more a second."""
+    directory = RunDirectory(path)
+    directory.create("command", command=["work", "--token", "s3cret"], run="r1", interval_s=1.0)
+    with SegmentWriter(directory.spool, {"interval_s": 1.0}, node="n1") as segment:
+        segment.text({"type": "node", "node": "n1", "num_cpus": 2})
+        start = {"type": "task", "event": "start", "key": "work", "attempt_id": "0", "kind": "command", "pid": 7}
+        segment.text({**start, "group": "work", "mono_ns": 0})
+        for tick in range(ticks):
+            row = {"mono_ns": tick * S, "pid": 7, "cpu_ns": tick * S, "memory_bytes": (tick + 1) * 100_000_000}
+            segment.row("process", {**row, "processes": 1, "pss_missing": 0, "unseen_faults": 0, "celsius": 20.5 + tick})
+        if end:
+            stop = {**start, "event": "stop", "mono_ns": (ticks - 1) * S, "state": "done", "exit_code": 0}
+            segment.text({**stop, "rusage": {"cpu_user_ns": 3 * S, "cpu_system_ns": S, "maxrss_bytes": 0}})
+            segment.text({"type": "end", "ticks": ticks})
+    return path
+
+
+def snapshot(path: Path) -> dict[str, Any]:
+    run = jumper.open_run(path)
+    return {
+        "tasks": run.tasks.to_json(),
+        "parts": run.parts.to_json(),
+        "events": run.events.to_json(),
+        "process": run.samples("process").to_json(),
+        "info": {k: v for k, v in run.info.items()},
+    }
+
+
+def test_merging_gives_the_tables(tmp_path: Path) -> None:
+    run = jumper.open_run(write_run(tmp_path / "run"))
+    (task,) = run.tasks.to_dict("records")
+    assert (task["cpu_s"], task["cpu_user_s"], task["cpu_system_s"]) == (4.0, 3.0, 1.0)
+    assert (task["memory_peak_bytes"], task["memory_peak_source"]) == (500_000_000, "rss")
+    assert (task["wall_s"], task["state"], task["attempt"], task["samples"], task["gap_s"]) == (4.0, "done", 1, 5, 0.0)
+    assert run.samples("process", columns=["celsius"])["celsius"].tolist() == [20.5, 21.5, 22.5, 23.5, 24.5]
+    assert run.samples("process", node="other").empty
+    assert run.samples("nothing").empty
+    assert run.nodes == {"n1": {"num_cpus": 2}}
+    assert run.info["command"] == "work --token '***'"
+
+
+def test_merging_again_changes_nothing(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    first = snapshot(path)
+    (path / "tasks.parquet").unlink()  # as if the merge had been killed before its end
+    assert snapshot(path) == first
+
+
+def test_merging_may_be_repeated_while_the_run_goes_on(tmp_path: Path) -> None:
+    whole = write_run(tmp_path / "whole")
+    (source,) = (whole / "spool").glob("*.seg")
+    data = source.read_bytes()
+    growing = tmp_path / "growing"
+    shutil.copytree(whole, growing)
+    target = growing / "spool" / source.name
+    for size in range(0, len(data), 700):
+        target.write_bytes(data[:size])
+        run = jumper.open_run(growing)
+        assert len(run.tasks) <= 1
+        if len(run.tasks):
+            assert run.tasks["state"].iloc[0] in ("lost", "done")
+    target.write_bytes(data)
+    again = snapshot(growing)
+    assert again["tasks"] == snapshot(whole)["tasks"]
+    assert again["process"] == snapshot(whole)["process"]
+
+
+def test_an_attempt_without_an_end_is_lost_and_keeps_its_samples(tmp_path: Path) -> None:
+    run = jumper.open_run(write_run(tmp_path / "run", end=False))
+    (task,) = run.tasks.to_dict("records")
+    assert task["state"] == "lost"
+    assert "truncated" in task["flags"]
+    assert task["cpu_s"] == 4.0
+    assert task["memory_peak_bytes"] == 500_000_000
+    assert run.info["coverage"]["incomplete"]
+
+
+def test_a_table_opens_in_pandas_as_it_is(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    jumper.open_run(path)
+    frame = pd.read_parquet(path / "samples" / "process")
+    assert frame["node"].unique().tolist() == ["n1"]
+    assert len(frame) == 5
+
+
+def test_runs_of_several_nodes_are_merged(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "a")
+    second = write_run(tmp_path / "b")
+    run = merge([first, second / "spool"], tmp_path / "both")
+    assert len(run.samples("process")) == 10
+    # the same attempt told twice is one attempt
+    assert len(run.tasks) == 1
+    assert run.info["command"] == "work --token '***'"
+
+
+def test_a_run_that_may_not_be_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_run(tmp_path / "run")
+    before = sorted(p.name for p in path.iterdir())
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere, so the question is answered for it
+    run = jumper.open_run(path)
+    assert len(run.tasks) == 1
+    assert len(run.samples("process")) == 5
+    assert sorted(p.name for p in path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there is no such directory"),
+        ({}, "it has no run.json and no spool"),
+        ({"run.json": "{"}, "cannot be read"),
+        ({"run.json": "[]"}, "is not a run"),
+        ({"run.json": json.dumps({"schema": 99})}, "of a newer jumper (schema 99, this one reads up to 1); upgrade"),
+        ({"run.json": json.dumps({"schema": "x"})}, "newer jumper"),
+    ],
+)
+def test_what_is_not_a_run_is_said_in_one_line(tmp_path: Path, content: dict[str, str] | None, message: str) -> None:
+    path = tmp_path / "thing"
+    if content is not None:
+        path.mkdir()
+        for name, text in content.items():
+            (path / name).write_text(text)
+    with pytest.raises(RunError) as caught:
+        jumper.open_run(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_whose_json_was_lost_is_recovered_from_its_segments(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    (path / "run.json").unlink()
+    assert len(jumper.open_run(path).tasks) == 1
+
+
+def test_nothing_to_merge_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="has no segments to merge"):
+        merge([tmp_path], tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("command", "masked"),
+    [
+        (["a", "--password", "x", "b"], ["a", "--password", "***", "b"]),
+        (["a", "--api-key=x"], ["a", "--api-key=***"]),
+        (["AWS_SECRET_ACCESS_KEY=x", "a"], ["AWS_SECRET_ACCESS_KEY=***", "a"]),
+        (["a", "--token", "--verbose"], ["a", "--token", "--verbose"]),
+        (["a", "--keep-going", "x"], ["a", "--keep-going", "x"]),
+    ],
+)
+def test_secrets_are_masked(command: list[str], masked: list[str]) -> None:
+    assert mask_secrets(command) == masked
