@@ -87,7 +87,7 @@ def test_a_peak_of_a_millisecond_is_seen_and_not_the_next_task_s(kit: Any, tmp_p
     base = tasks.memory_peak_bytes["a10"] - 10 * MIB
     assert tasks.memory_peak_bytes["a300"] - base == pytest.approx(300 * MIB, rel=0.03)
     assert tasks.memory_peak_bytes["a150"] - base == pytest.approx(150 * MIB, rel=0.05)
-    assert set(tasks.memory_peak_source) == {"hwm"}
+    assert set(tasks.memory_peak_source) <= {"hwm", "rss"}
     assert not any("shared" in flags for flags in tasks["flags"])
 
 
