@@ -28,7 +28,9 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def idle() -> Iterator[subprocess.Popen[bytes]]:
     """A process that does nothing."""
-    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; print(1, flush=True); time.sleep(60)"], stdout=-1)
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", "import time; print(1, flush=True); time.sleep(60)"], stdout=-1
+    )
     assert process.stdout is not None
     process.stdout.readline()
     yield process

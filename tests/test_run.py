@@ -29,7 +29,9 @@ def write_run(path: Path, *, end: bool = True, ticks: int = 5) -> Path:
         segment.text({**start, "group": "work", "mono_ns": 0})
         for tick in range(ticks):
             row = {"mono_ns": tick * S, "pid": 7, "cpu_ns": tick * S, "memory_bytes": (tick + 1) * 100_000_000}
-            segment.row("process", {**row, "processes": 1, "pss_missing": 0, "unseen_faults": 0, "celsius": 20.5 + tick})
+            segment.row(
+                "process", {**row, "processes": 1, "pss_missing": 0, "unseen_faults": 0, "celsius": 20.5 + tick}
+            )
         if end:
             stop = {**start, "event": "stop", "mono_ns": (ticks - 1) * S, "state": "done", "exit_code": 0}
             segment.text({**stop, "rusage": {"cpu_user_ns": 3 * S, "cpu_system_ns": S, "maxrss_bytes": 0}})

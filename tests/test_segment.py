@@ -23,7 +23,11 @@ GOLDEN = Path(__file__).with_name("golden") / "v1.seg"
 
 def block(kind: int, sequence: int, payload: bytes) -> bytes:
     """A block built from docs/segment.md alone, with none of our code."""
-    head = b"JMPB" + struct.pack("<HHQQqq", 1, kind, sequence, len(payload), 1_000 + sequence, 2_000 + sequence) + bytes(20)
+    head = (
+        b"JMPB"
+        + struct.pack("<HHQQqq", 1, kind, sequence, len(payload), 1_000 + sequence, 2_000 + sequence)
+        + bytes(20)
+    )
     crc = zlib.crc32(payload, zlib.crc32(head))
     whole = head + struct.pack("<I", crc) + payload
     return whole + bytes(-len(whole) % 256)
@@ -31,11 +35,23 @@ def block(kind: int, sequence: int, payload: bytes) -> bytes:
 
 def golden_bytes() -> bytes:
     """The golden segment: two schemas, rows of two shapes with nulls, records."""
-    header: dict[str, Any] = {"format": 1, "segment": "n1.7.00000000", "node": "n1", "pid": 7, "boot_id": "b", "interval_s": 1.0}
+    header: dict[str, Any] = {
+        "format": 1,
+        "segment": "n1.7.00000000",
+        "node": "n1",
+        "pid": 7,
+        "boot_id": "b",
+        "interval_s": 1.0,
+    }
     narrow = {"process": {"id": 1, "columns": [["mono_ns", "i8"], ["cpu_ns", "i8"]]}}
     wide = {"process": {"id": 1, "columns": [["mono_ns", "i8"], ["cpu_ns", "i8"], ["celsius", "f8"]]}}
     one = struct.pack("<HHI", 1, 2, 1) + b"\1\1" + bytes(6) + struct.pack("<qq", 10, 100)
-    three = struct.pack("<HHI", 1, 3, 3) + b"\7\5\6" + bytes(5) + struct.pack("<3q3q3d", 20, 30, 40, 200, 0, 400, 0.0, 1.5, -2.5)
+    three = (
+        struct.pack("<HHI", 1, 3, 3)
+        + b"\7\5\6"
+        + bytes(5)
+        + struct.pack("<3q3q3d", 20, 30, 40, 200, 0, 400, 0.0, 1.5, -2.5)
+    )
     text = b'{"type":"event","kind":"hello"}\n{"type":"end","ticks":4}\n'
     return b"".join(
         [

@@ -1,0 +1,239 @@
+"""What can go wrong around `jumper run`: the command never notices, the run says what it lost."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import jumper
+from tests.truth.conftest import Runner
+
+#: counts the interrupts that it gets, and says so
+COUNTER = """
+import signal, sys, time
+count = 0
+def more(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGINT, more)
+signal.signal(signal.SIGTERM, more)
+print("ready", flush=True)
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    time.sleep(0.05)
+print("count", count, flush=True)
+"""
+
+
+def test_a_signal_to_jumper_alone_reaches_the_command_once(me: Runner) -> None:
+    command = me.jumper("run", "-o", str(me.folder / "run"), "--", me.python, "-c", COUNTER)
+    process = me.popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.read() == b"count 1\n"
+    assert process.wait() == 0
+
+
+def test_ctrl_c_of_a_terminal_reaches_the_command_once(me: Runner) -> None:
+    """The terminal sends it to the whole group: forwarding it would send it twice."""
+    command = me.jumper("run", "-o", str(me.folder / "run"), "--", me.python, "-c", COUNTER)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(me.folder)
+        os.execve(command[0], command, {**os.environ, "PYTHONPATH": me.path})
+    said = b""
+    while b"ready" not in said:
+        said += os.read(terminal, 1024)
+    os.write(terminal, b"\x03")
+    try:
+        while chunk := os.read(terminal, 1024):
+            said += chunk
+    except OSError:  # the terminal's other end is closed
+        pass
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert b"count 1" in said
+    assert b"jumper summary" in said, "on a terminal it says where the run is"
+
+
+def test_inherited_descriptors_environment_and_folder_are_untouched(me: Runner) -> None:
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    code = f"import os; os.write({writer}, b'through'); print(sorted(k for k in os.environ if 'JUMPER' in k)); print(os.getcwd())"
+    command = me.jumper("run", "-o", str(me.folder / "run"), "--", me.python, "-c", code)
+    process = me.popen(command, stdout=subprocess.PIPE, pass_fds=[writer])
+    os.close(writer)
+    output, _ = process.communicate(timeout=60)
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert output.decode().splitlines() == ["['JUMPER_SPOOL']", str(me.folder)]
+
+
+def test_signals_that_were_ignored_or_default_stay_so(me: Runner) -> None:
+    # 32 and 33 are the C library's own; its posix_spawn ignores them for every program that it starts
+    code = (
+        "import re\nfor word in re.findall(r'Sig(?:Ign|Blk):\\s+(\\w+)', open('/proc/self/status').read()):"
+        " print(hex(int(word, 16) & ~(3 << 31)))"
+    )
+    plain = [me.python, "-S", "-c", code]
+    direct = subprocess.run(["nohup", *plain], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=True).stdout
+    command = me.jumper("run", "-o", str(me.folder / "run"), "--", *plain)
+    measured = me.popen(["nohup", *command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    assert measured.communicate(timeout=60)[0] == direct
+    assert len(direct.split()) == 2
+
+
+@pytest.mark.parametrize("name", ["a b) (c", "x\ny", "((((", "ü"])
+def test_a_hostile_name_is_measured_like_any(me: Runner, name: str) -> None:
+    program = me.folder / name
+    program.symlink_to(me.python)
+    code = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    out = me.folder / "run"
+    me.popen(me.jumper("run", "-o", str(out), "--", str(program), "-S", "-c", code)).wait(timeout=60)
+    run = jumper.open_run(out)
+    (task,) = run.tasks.to_dict("records")
+    assert 0.3 <= task["cpu_s"] < 0.5
+    assert run.samples("process")["cpu_ns"].iloc[-1] > 0.28e9
+    assert task["group"] == name
+
+
+def test_processes_that_vanish_between_two_reads_cost_nothing(me: Runner) -> None:
+    """300 short children beside 20 Hz sampling: nothing raises, the sum is the wait's."""
+    out = me.folder / "run"
+    script = "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done"
+    command = me.jumper("run", "--interval", "0.05", "-o", str(out), "--", "sh", "-c", script)
+    process = me.popen(command, stderr=subprocess.PIPE)
+    assert process.communicate(timeout=120)[1] == b""
+    run = jumper.open_run(out)
+    (task,) = run.tasks.to_dict("records")
+    assert run.events.empty
+    assert "estimated" not in task["flags"]
+    ledger = run.samples("process")["cpu_ns"].iloc[-1] / 1e9
+    assert abs(ledger - task["cpu_s"]) < max(0.02, 0.01 * task["cpu_s"])
+
+
+def test_a_parent_that_ignores_sigchld_gives_a_flagged_lower_bound(me: Runner) -> None:
+    code = (
+        "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "if os.fork() == 0:\n    end = time.process_time() + 0.6\n    while time.process_time() < end: pass\n    os._exit(0)\n"
+        "time.sleep(2.5)\n"
+    )
+    out = me.folder / "run"
+    command = me.jumper("run", "--interval", "0.1", "-o", str(out), "--", me.python, "-S", "-c", code)
+    assert me.popen(command).wait(timeout=60) == 0
+    (task,) = jumper.open_run(out).tasks.to_dict("records")
+    assert 0.4 < task["cpu_s"] < 0.75
+    assert "estimated" in task["flags"]
+
+
+def test_a_folder_that_cannot_be_written_does_not_stop_the_command(me: Runner) -> None:
+    blocker = me.folder / "file"
+    blocker.write_text("")
+    command = me.jumper("run", "-o", str(blocker / "run"), "--", "echo", "worked")
+    process = me.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, b"worked\n")
+    first, second = errors.decode().splitlines()
+    assert first.startswith(f"jumper: cannot make the run {blocker / 'run'}")
+    assert first.endswith("the command runs all the same")
+    place = Path(second.removeprefix("jumper: the run goes to "))
+    assert len(jumper.open_run(place).tasks) == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a small file system can only be mounted by root")
+def test_a_full_disk_does_not_stop_the_command(me: Runner) -> None:
+    small = me.folder / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(small)], check=False).returncode:
+        pytest.skip("this machine forbids mounting")
+    try:
+        (small / "ballast").write_bytes(b"x" * (40 << 10))
+        out = small / "run"
+        script = "import time\nfor _ in range(30): time.sleep(0.05)\nprint('worked')"
+        command = me.jumper("run", "--interval", "0.005", "-o", str(out), "--", me.python, "-c", script)
+        process = me.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (0, b"worked\n")
+        assert "blocks of samples were lost" in errors.decode() or "No space left" in errors.decode(), errors
+        copy = me.folder / "copy"
+        subprocess.run(["cp", "-r", str(out), str(copy)], check=True)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+    run = jumper.open_run(copy)
+    assert len(run.samples("process")) > 3
+    assert run.info["coverage"]["torn"] == 0
+
+
+def test_jumper_killed_leaves_the_command_and_the_samples(me: Runner) -> None:
+    out = me.folder / "run"
+    done = me.folder / "done"
+    script = f"sleep 1.5; echo yes > {done}"
+    process = me.popen(me.jumper("run", "--interval", "0.05", "-o", str(out), "--", "sh", "-c", script))
+    deadline = time.monotonic() + 20
+    while not list(out.glob("spool/*.seg")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.6)
+    process.kill()
+    process.wait()
+    while not done.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert done.read_text() == "yes\n"
+    run = jumper.open_run(out)
+    assert len(run.samples("process")) >= 5
+    (task,) = run.tasks.to_dict("records")
+    assert (task["state"], "truncated" in task["flags"]) == ("lost", True)
+
+
+def test_a_place_that_holds_a_run_is_not_overwritten(me: Runner) -> None:
+    out = me.folder / "run"
+    assert me.popen(me.jumper("run", "-o", str(out), "--", "true")).wait(timeout=60) == 0
+    before = sorted(p.name for p in out.rglob("*"))
+    again = me.popen(me.jumper("run", "-o", str(out), "--", "true"), stderr=subprocess.PIPE)
+    _, errors = again.communicate(timeout=60)
+    assert again.returncode == 2
+    assert "holds a run already" in errors.decode()
+    assert sorted(p.name for p in out.rglob("*")) == before
+
+
+def test_ranks_share_one_run(me: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = me.folder / "run"
+    processes = []
+    for rank in range(3):
+        monkeypatch.setenv("SLURM_PROCID", str(rank))
+        monkeypatch.setenv("SLURM_NTASKS", "3")
+        processes.append(me.popen(me.jumper("run", "-o", str(out), "--", "sh", "-c", "sleep 0.2")))
+    assert [p.wait(timeout=60) for p in processes] == [0, 0, 0]
+    run = jumper.open_run(out)
+    assert sorted(run.tasks["attempt_id"]) == ["0", "1", "2"]
+    assert len(list(out.glob("spool/*.seg"))) == 3
+
+
+@pytest.mark.parametrize("interval", ["0", "-1", "nan", "x"])
+def test_a_wrong_interval_is_said_before_anything_runs(me: Runner, interval: str) -> None:
+    marker = me.folder / "ran"
+    command = me.jumper("run", f"--interval={interval}", "--", "touch", str(marker))
+    process = me.popen(command, stderr=subprocess.PIPE)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "interval" in errors.decode().splitlines()[-1]
+    assert not marker.exists()
+
+
+def test_without_the_launcher_it_is_measured_all_the_same(me: Runner) -> None:
+    """No compiler, no launcher: exact CPU, and a peak that never comes from the process that started it."""
+    out = me.folder / "run"
+    code = (
+        "import sys; from jumper.monitor import launcher; from pathlib import Path\n"
+        "launcher.SHIM = Path('/nonexistent'); launcher.Launcher.__init__.__defaults__ = (None, None)\n"
+        "from jumper.core.command import run; sys.exit(run(sys.argv[2:], output=sys.argv[1], interval=0.1))"
+    )
+    workload = me.workload("touch", "200", "0.3")
+    assert me.popen([me.python, "-c", code, str(out), *workload]).wait(timeout=60) == 0
+    (task,) = jumper.open_run(out).tasks.to_dict("records")
+    assert task["memory_peak_bytes"] == pytest.approx(210 << 20, rel=0.04)
