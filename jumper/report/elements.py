@@ -49,7 +49,7 @@ def finish(element: Any, rows: RunRows, theme: Theme, height: int, title: str, *
 
     clock: Any = _CLOCK
     options = {
-        "height": height, "responsive": True, "min_width": 480, "title": title, "xlabel": "", "ylabel": "",
+        "height": height, "responsive": True, "min_width": 480, "title": plain(title).replace("{", "{{").replace("}", "}}"), "xlabel": "", "ylabel": "",
         "xformatter": DatetimeTickFormatter(**clock), "xlim": tuple(rows.limits), "show_grid": True,
         "gridstyle": {"xgrid_line_color": theme.grid, "ygrid_line_color": theme.grid}, "toolbar": None,
         "xaxis": "bare", "show_legend": False, **_ZOOM, **more,
@@ -60,6 +60,11 @@ def finish(element: Any, rows: RunRows, theme: Theme, height: int, title: str, *
     if not isinstance(element, hv.Overlay):
         options.pop("show_legend")
     return element.opts(backend="bokeh", **options)
+
+
+def plain(text: str) -> str:
+    """Return a text that Bokeh draws as it is: TeX delimiters would make it fetch MathJax from the network."""
+    return re.sub(r"\$(?=\$)|\\(?=[\[(])", "\\g<0>\u200b", text)
 
 
 def overview(rows: RunRows, theme: Theme) -> Any:
@@ -110,13 +115,13 @@ def tasks(rows: RunRows, theme: Theme) -> Any | None:
         backend="bokeh", fill_alpha=0, line_color=theme.text, line_width=1.6
     )
     picture = rectangles * failed
-    if len(rest):
-        picture = picture * _crowd(rows, rest, height)
     bands = [(height - end, height - first) for first, end in rows.node_rows.values()]
     picture = picture * hv.HSpans(pd.DataFrame(bands, columns=["from", "to"]), ["from", "to"]).opts(
         backend="bokeh", color=theme.band, alpha=1, line_width=0, level="underlay"
     )
-    ticks = [(height - (first + end) / 2, name) for name, (first, end) in rows.node_rows.items()]
+    if len(rest):
+        picture = picture * _crowd(rows, rest, height)
+    ticks = [(height - (first + end) / 2, plain(name)) for name, (first, end) in rows.node_rows.items()]
     return finish(picture, rows, theme, 48 + int(np.clip(13 * height, 44, 470)), "Tasks on node lanes",
                   yticks=ticks[:: -(-len(ticks) // 40)], ylim=(-0.6, height + 0.6))  # fmt: skip
 
@@ -146,9 +151,13 @@ def _crowd(rows: RunRows, rest: pd.DataFrame, height: int) -> Any:
         seen = held.max(axis=0) > 0
         image[row, seen] = held.argmax(axis=0)[seen]
     return hv.Image(image, bounds=_bounds(rows, 0, height), kdims=["time", "low"], vdims="crowd").opts(
-        backend="bokeh", cmap=list(rows.colour.values()), clim=(-0.5, len(names) - 0.5), level="underlay",
+        backend="bokeh", cmap=list(rows.colour.values()), clim=(-0.5, len(names) - 0.5), hooks=[_below],
         clipping_colors={"NaN": (0, 0, 0, 0)},
     )  # fmt: skip
+
+
+def _below(plot: Any, element: Any) -> None:
+    plot.handles["glyph_renderer"].level = "underlay"
 
 
 def cpu(rows: RunRows, theme: Theme) -> Any | None:
@@ -213,7 +222,7 @@ def nodes(rows: RunRows, theme: Theme) -> Any | None:
         colorbar_opts={"width": 8, "padding": 4, "margin": 0, "bar_line_color": None, "major_tick_line_color": None,
                        "ticker": FixedTicker(ticks=[0, 50, 100]), "formatter": PrintfTickFormatter(format="%d %%")},
     )  # fmt: skip
-    ticks = [(len(names) - 0.5 - i, name) for i, name in enumerate(names)]
+    ticks = [(len(names) - 0.5 - i, plain(name)) for i, name in enumerate(names)]
     return finish(picture, rows, theme, int(np.clip(44 + 22 * len(names), 76, 420)), "CPU of the nodes, all users",
                   yticks=ticks[:: -(-len(ticks) // 30)], show_grid=False)  # fmt: skip
 

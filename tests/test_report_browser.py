@@ -1,0 +1,139 @@
+"""The report in a real browser: no error, no request, ink on every canvas, and everything that can be clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jumper.report.page import write_report
+from tests import made
+from tests.test_report import hostile
+
+pytestmark = pytest.mark.browser
+
+READY = "() => window.Bokeh && Bokeh.documents.length && Bokeh.documents.every(d => d.is_idle)"
+#: Number of colours on each canvas of the page, through the shadow roots that Bokeh draws in.
+INK = """() => { const out = [];
+  const walk = root => { for (const e of root.querySelectorAll('*')) {
+    if (e.shadowRoot) walk(e.shadowRoot);
+    if (e.tagName === 'CANVAS' && e.width > 200) {
+      const d = e.getContext('2d').getImageData(0, 0, e.width, e.height).data, seen = new Set();
+      for (let i = 0; i < d.length; i += 388) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
+      out.push(seen.size) } } };
+  walk(document); return out }"""
+RANGE = "() => { const r = Bokeh.documents[0].get_model_by_name('jumper-time'); return [r.start, r.end] }"
+
+
+class Page:
+    """One report, open; what it asked for and what went wrong."""
+
+    def __init__(self, page: Any, file: Path) -> None:
+        self.page, self.errors, self.requests = page, [], []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        page.on("request", lambda r: self.requests.append(r.url) if not r.url.startswith(("data:", "blob:")) else None)
+        page.goto(file.as_uri())
+        page.wait_for_function(READY, timeout=120_000)
+        page.wait_for_timeout(300)
+
+    def clean(self) -> bool:
+        return not self.errors and len(self.requests) == 1
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    driver = pytest.importorskip("playwright.sync_api")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with driver.sync_playwright() as play:
+        started = play.chromium.launch(executable_path=chromium, args=flags)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    file = write_report(made.make(60), tmp_path_factory.mktemp("page") / "r.html")
+    return Page(browser.new_page(viewport={"width": 1300, "height": 900}), file)
+
+
+def test_the_page_draws_all_rows_and_asks_for_nothing(opened: Page) -> None:
+    ink = opened.page.evaluate(INK)
+    assert opened.clean(), (opened.errors, opened.requests)
+    assert sum(colours > 3 for colours in ink) >= 9, ink
+
+
+def test_a_row_fills_the_detail_and_marks_its_bar(opened: Page) -> None:
+    page = opened.page
+    row = page.locator("#tasks tbody tr").nth(2)
+    name = row.locator("td").first.inner_text()
+    row.click()
+    assert page.locator("#detail b").inner_text() == name and "chosen" in (row.get_attribute("class") or "")
+    assert page.locator("#detail svg").count() == 2
+    code = "() => { const s = Bokeh.documents[0].get_model_by_name('jumper-tasks'); return s.data.task[s.selected.indices[0]] }"
+    assert page.evaluate(code) == name and opened.clean()
+
+
+def test_a_bar_shows_its_row(opened: Page) -> None:
+    page = opened.page
+    page.evaluate("() => { Bokeh.documents[0].get_model_by_name('jumper-tasks').selected.indices = [7] }")
+    assert page.locator("#detail b").inner_text() == page.locator("#tasks tr.chosen td").first.inner_text()
+    assert page.evaluate("() => Bokeh.documents[0].get_model_by_name('jumper-tasks').data.task[7]") == \
+        page.locator("#detail b").inner_text()  # fmt: skip
+
+
+def test_filter_and_sort(opened: Page) -> None:
+    page = opened.page
+    page.fill("#filter", "compress n1")
+    texts = page.locator("#tasks tbody tr").all_inner_texts()
+    assert texts and all("compress" in text and "n1" in text for text in texts)
+    assert page.locator("#count").inner_text() == f"{len(texts)} tasks"
+    page.fill("#filter", "")
+    page.select_option("#group", "write")
+    assert page.locator("#tasks tbody tr").count() == 12
+    page.locator("#tasks th", has_text="CPU time").click()
+    column = page.locator("#tasks th").all_inner_texts().index("CPU time")
+    values = [float(t.split()[0]) for t in page.locator(f"#tasks tbody td:nth-child({column + 1})").all_inner_texts()]
+    assert values == sorted(values, reverse=True)
+    page.select_option("#group", "")
+
+
+def test_a_drag_zooms_all_rows_and_the_button_goes_back(opened: Page) -> None:
+    page = opened.page
+    page.evaluate("() => scrollTo(0, 0)")
+    before = page.evaluate(RANGE)
+    box = page.locator("#timeline .card").bounding_box()
+    x, y = box["x"] + box["width"] * 0.3, box["y"] + 400
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 150, y, steps=6)
+    page.mouse.move(x + 300, y, steps=6)
+    page.mouse.up()
+    page.wait_for_timeout(300)
+    after = page.evaluate(RANGE)
+    assert before[0] < after[0] < after[1] < before[1]
+    ranges = "() => new Set(Bokeh.documents[0]._all_models.values().filter(m => m.type === 'Figure').map(m => m.x_range.id)).size"
+    assert page.evaluate(ranges) == 2
+    page.click("#reset")
+    assert page.evaluate(RANGE) == before and page.locator("#reset").is_hidden() and opened.clean()
+
+
+def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
+    opened = Page(browser.new_page(viewport={"width": 1300, "height": 900}), write_report(hostile(), tmp_path / "r.html"))
+    page = opened.page
+    page.locator("#tasks tbody tr").nth(1).click()
+    box = page.locator("#timeline .card").bounding_box()
+    for step in range(60):  # hover texts of every row hold the names too
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] * step / 60)
+    page.wait_for_timeout(200)
+    assert page.evaluate("() => window.pwned") is None and page.locator("img").count() == 0
+    assert opened.clean(), (opened.errors, opened.requests)
+
+
+@pytest.mark.parametrize("run", [made.make_command(), made.make(0), made.make(30, state="failed")],
+                         ids=["command", "no tasks", "all failed"])  # fmt: skip
+def test_runs_of_all_kinds_open_without_an_error(browser: Any, tmp_path: Path, run: made.Made) -> None:
+    opened = Page(browser.new_page(), write_report(run, tmp_path / "r.html", "dark"))
+    assert opened.clean(), (opened.errors, opened.requests)
