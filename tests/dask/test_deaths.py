@@ -40,12 +40,11 @@ def test_a_worker_killed_in_the_middle_leaves_its_attempt_and_its_curve(kit: Any
 
 
 def test_a_worker_without_the_package_lives_on(kit: Any, tmp_path: Path) -> None:
-    with kit.cluster() as client:
-        with lone_worker(client.scheduler.address, tmp_path):
-            client.wait_for_workers(2, timeout=30)
-            alone = next(a for a, w in client.scheduler_info(n_workers=-1)["workers"].items() if w["id"] == "alone")
-            assert client.submit(sum, [1, 2], key="there", workers=[alone]).result(timeout=30) == 3
-            run = jumper_dask.collect(client, tmp_path / "run")
+    with kit.cluster() as client, lone_worker(client.scheduler.address, tmp_path):
+        client.wait_for_workers(2, timeout=30)
+        alone = next(a for a, w in client.scheduler_info(n_workers=-1)["workers"].items() if w["id"] == "alone")
+        assert client.submit(sum, [1, 2], key="there", workers=[alone]).result(timeout=30) == 3
+        run = jumper_dask.collect(client, tmp_path / "run")
     row = kit.by_key(run).loc["there"]
     assert row["state"] == "done"
     assert "unmonitored" in row["flags"]
