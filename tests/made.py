@@ -236,8 +236,9 @@ def write(made: Made, path: Path) -> Path:
             for name, frame in made.streams.items():
                 mine = frame[frame["node"] == node].drop(columns=["time_ns", "node", "segment"])
                 for row in mine.to_dict("records"):
-                    segment.row(name, row)
-            for task in made.tasks[made.tasks["node"] == node].to_dict("records"):
+                    segment.row(name, {str(column): value for column, value in row.items()})
+            rows: list[Any] = made.tasks[made.tasks["node"] == node].to_dict("records")
+            for task in rows:
                 for record in _boundaries(task):
                     segment.text(record)
     return path
@@ -249,7 +250,7 @@ def _boundaries(task: dict[str, Any]) -> list[dict[str, Any]]:
             "memory_limit_bytes", "threads_asked")  # fmt: skip
     start = {"type": "task", "event": "start", **{k: known[k] for k in same if k in known}}
     ids = {k: known[k] for k in ("key", "attempt_id")}
-    ended = {k: known[k] for k in ("state", "reason", "exit_code", "flags") if k in known}
+    ended: dict[str, Any] = {k: known[k] for k in ("state", "reason", "exit_code", "flags") if k in known}
     names = ("read_bytes", "write_bytes", "read_chars", "write_chars")
     readings = {name: int(known.get(name, 0)) for name in names} | {"cpu_ns": round(known.get("cpu_s", 0) * 1e9)}
     mono = {name: int(known[f"{name}_ns"]) - START_NS + 5 * SECOND for name in ("start", "stop")}

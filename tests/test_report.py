@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,13 @@ from jumper.report.theme import DARK, LIGHT
 from jumper.schema.errors import JumperError, RunError
 from tests import made
 
-HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>\"'`${window.pwned=3}&lt;@{key}$$x^2$$"
+HOSTILE = "</script><script>pwned=1</script><img src=x onerror=pwned=2>\"'`${pwned=3}&lt;@{key}$$x^2$$"
+
+
+def _run(code: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    root = Path(__file__).resolve().parent.parent
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout
 
 
 def _figures(run: made.Made) -> list[Any]:
@@ -156,7 +163,7 @@ def test_names_are_text_everywhere() -> None:
 
 
 def test_a_page_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="cannot write the report to .*choose another place"):
+    with pytest.raises(RunError, match=r"cannot write the report to .*choose another place"):
         write_report(made.make(1, samples=False), tmp_path / "no" / "such.html")
     with pytest.raises(JumperError, match="light, dark"):
         write_report(made.make(1, samples=False), tmp_path / "r.html", "pink")
@@ -186,27 +193,44 @@ def test_the_timeline_of_a_notebook_is_linked_too(run: made.Made) -> None:
 
 
 def test_the_session_keeps_its_backend() -> None:
-    code = "import holoviews as hv; hv.extension('matplotlib'); from tests import made; " \
-           "from jumper.report.plots import Plots; Plots(made.make(3)).cpu(); print(hv.Store.current_backend)"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == "matplotlib"
+    out = _run("""
+        import holoviews as hv
+        hv.extension("matplotlib")
+        from jumper.report.plots import Plots
+        from tests import made
+        Plots(made.make(3)).cpu()
+        print(hv.Store.current_backend)
+    """)
+    assert out.split()[-1] == "matplotlib"
 
 
 def test_the_card_is_light_and_small(run: made.Made) -> None:
-    code = "import sys; from tests import made; from jumper.report.card import repr_html; r = made.make(5); " \
-           "print(len(repr_html(r)), *[m for m in ('holoviews', 'bokeh', 'matplotlib', 'panel') if m in sys.modules])"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert len(done.stdout.split()) == 1 and int(done.stdout) < 6000
+    out = _run("""
+        import sys
+import textwrap
+        from jumper.report.card import repr_html
+        from tests import made
+        print(len(repr_html(made.make(5))), *{"holoviews", "bokeh", "matplotlib", "panel"} & set(sys.modules))
+    """)
+    assert len(out.split()) == 1 and int(out) < 6000
     assert repr_text(run) == "<jumper run 'dask-7f3a': dask, 60 tasks, 2 nodes, " + repr_text(run).split("nodes, ")[1]
 
 
 def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     (tmp_path / "bokeh.py").write_text("raise ModuleNotFoundError(\"No module named 'bokeh'\", name='bokeh')\n")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from tests import made; from jumper.report.page import builder; " \
-           "r = made.make(1)\ntry: builder.page(r)\nexcept ImportError as e: print(type(e).__name__, e)"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert done.stdout == "MissingExtraError this needs bokeh, which is not installed; " \
-                          "pip install 'jumper-workflows[report]'\n"  # fmt: skip
+    out = _run("""
+        import sys
+import textwrap
+        sys.path.insert(0, sys.argv[1])
+        from jumper.report.page import builder
+        from tests import made
+        try:
+            builder.page(made.make(1))
+        except ImportError as error:
+            print(type(error).__name__, error, sep=": ")
+    """, str(tmp_path))  # fmt: skip
+    expected = "MissingExtraError: this needs bokeh, which is not installed; pip install 'jumper-workflows[report]'"
+    assert out == expected + "\n"
 
 
 def test_the_drill_down_knows_the_curve_of_an_attempt(run: made.Made) -> None:

@@ -31,7 +31,9 @@ class Page:
     """One report, open; what it asked for and what went wrong."""
 
     def __init__(self, page: Any, file: Path) -> None:
-        self.page, self.errors, self.requests = page, [], []
+        self.page = page
+        self.errors: list[str] = []
+        self.requests: list[str] = []
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
         page.on("request", lambda r: self.requests.append(r.url) if not r.url.startswith(("data:", "blob:")) else None)
@@ -72,8 +74,9 @@ def test_a_row_fills_the_detail_and_marks_its_bar(opened: Page) -> None:
     row.click()
     assert page.locator("#detail b").inner_text() == name and "chosen" in (row.get_attribute("class") or "")
     assert page.locator("#detail svg").count() == 2
-    code = "() => { const s = Bokeh.documents[0].get_model_by_name('jumper-tasks'); return s.data.task[s.selected.indices[0]] }"
-    assert page.evaluate(code) == name and opened.clean()
+    [index] = page.evaluate("() => Bokeh.documents[0].get_model_by_name('jumper-tasks').selected.indices")
+    assert page.evaluate("i => Bokeh.documents[0].get_model_by_name('jumper-tasks').data.task[i]", index) == name
+    assert opened.clean()
 
 
 def test_a_bar_shows_its_row(opened: Page) -> None:
@@ -114,15 +117,13 @@ def test_a_drag_zooms_all_rows_and_the_button_goes_back(opened: Page) -> None:
     page.wait_for_timeout(300)
     after = page.evaluate(RANGE)
     assert before[0] < after[0] < after[1] < before[1]
-    ranges = "() => new Set(Bokeh.documents[0]._all_models.values().filter(m => m.type === 'Figure').map(m => m.x_range.id)).size"
-    assert page.evaluate(ranges) == 2
     page.click("#reset")
     assert page.evaluate(RANGE) == before and page.locator("#reset").is_hidden() and opened.clean()
 
 
 def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
-    opened = Page(browser.new_page(viewport={"width": 1300, "height": 900}), write_report(hostile(), tmp_path / "r.html"))
-    page = opened.page
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    opened = Page(page, write_report(hostile(), tmp_path / "r.html"))
     page.locator("#tasks tbody tr").nth(1).click()
     box = page.locator("#timeline .card").bounding_box()
     for step in range(60):  # hover texts of every row hold the names too

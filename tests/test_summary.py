@@ -100,7 +100,7 @@ def test_summary_sums_what_is_known_and_leaves_null_what_is_not(run: made.Made) 
     assert row["cores"] == pytest.approx(0.95) and row["write_chars"] == truth["write_chars"].sum()
     assert row["memory_peak_bytes"] == truth["memory_peak_bytes"].max()
     assert found["memory_asked_bytes"].isna().sum() == 4
-    assert list(found.index)[0] == "aggregate"
+    assert found.index[0] == "aggregate"
 
 
 @pytest.mark.parametrize("by", ["group", "node", "key"])
@@ -137,6 +137,7 @@ def test_findings_of_a_sound_run_are_none() -> None:
 def test_findings_name_failures_first() -> None:
     run = made.make(20, state="lost")
     found = findings.findings(run)
+    assert summary.summarize(run.tasks)["failed"].sum() == 20
     assert {f.severity for f in found[:5]} == {"high"} and "lost with its worker" in found[0].text
 
 

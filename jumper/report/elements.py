@@ -48,8 +48,9 @@ def finish(element: Any, rows: RunRows, theme: Theme, height: int, title: str, *
     from bokeh.models import DatetimeTickFormatter
 
     clock: Any = _CLOCK
+    title = plain(title).replace("{", "{{").replace("}", "}}")  # HoloViews formats it
     options = {
-        "height": height, "responsive": True, "min_width": 480, "title": plain(title).replace("{", "{{").replace("}", "}}"), "xlabel": "", "ylabel": "",
+        "height": height, "responsive": True, "min_width": 480, "title": title, "xlabel": "", "ylabel": "",
         "xformatter": DatetimeTickFormatter(**clock), "xlim": tuple(rows.limits), "show_grid": True,
         "gridstyle": {"xgrid_line_color": theme.grid, "ygrid_line_color": theme.grid}, "toolbar": None,
         "xaxis": "bare", "show_legend": False, **_ZOOM, **more,
@@ -121,7 +122,7 @@ def tasks(rows: RunRows, theme: Theme) -> Any | None:
     )
     if len(rest):
         picture = picture * _crowd(rows, rest, height)
-    ticks = [(height - (first + end) / 2, plain(name)) for name, (first, end) in rows.node_rows.items()]
+    ticks = [(height - (first + end) / 2, plain(_short(name))) for name, (first, end) in rows.node_rows.items()]
     return finish(picture, rows, theme, 48 + int(np.clip(13 * height, 44, 470)), "Tasks on node lanes",
                   yticks=ticks[:: -(-len(ticks) // 40)], ylim=(-0.6, height + 0.6))  # fmt: skip
 
@@ -154,6 +155,11 @@ def _crowd(rows: RunRows, rest: pd.DataFrame, height: int) -> Any:
         backend="bokeh", cmap=list(rows.colour.values()), clim=(-0.5, len(names) - 0.5), hooks=[_below],
         clipping_colors={"NaN": (0, 0, 0, 0)},
     )  # fmt: skip
+
+
+def _short(name: str) -> str:
+    """A name that fits into the left border: a longer one would shift the time axis of its row."""
+    return name if len(name) <= 14 else f"{name[:6]}…{name[-7:]}"
 
 
 def _below(plot: Any, element: Any) -> None:
@@ -222,7 +228,7 @@ def nodes(rows: RunRows, theme: Theme) -> Any | None:
         colorbar_opts={"width": 8, "padding": 4, "margin": 0, "bar_line_color": None, "major_tick_line_color": None,
                        "ticker": FixedTicker(ticks=[0, 50, 100]), "formatter": PrintfTickFormatter(format="%d %%")},
     )  # fmt: skip
-    ticks = [(len(names) - 0.5 - i, plain(name)) for i, name in enumerate(names)]
+    ticks = [(len(names) - 0.5 - i, plain(_short(name))) for i, name in enumerate(names)]
     return finish(picture, rows, theme, int(np.clip(44 + 22 * len(names), 76, 420)), "CPU of the nodes, all users",
                   yticks=ticks[:: -(-len(ticks) // 30)], show_grid=False)  # fmt: skip
 

@@ -37,6 +37,7 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
     for figure in figures:
         figure.x_range = span
         figure.toolbar.logo = None
+        figure.xaxis[0].formatter.strip_leading_zeros = False  # 09:41, as everywhere else on the page
         figure.add_tools(CrosshairTool(overlay=line))
         for renderer in figure.select({"type": GlyphRenderer}):
             source = renderer.data_source
@@ -49,6 +50,7 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
                 source.selected.js_on_change("indices", CustomJS(args={"source": source}, code=code))
     brush = hv.render(overview(rows, theme), backend="bokeh")
     brush.toolbar.logo = None
+    brush.xaxis[0].formatter.strip_leading_zeros = False
     tool = RangeTool(x_range=span)
     tool.overlay.fill_color, tool.overlay.fill_alpha, tool.overlay.line_color = "#56B4E9", 0.18, "#56B4E9"
     brush.add_tools(tool)
