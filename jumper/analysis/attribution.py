@@ -331,6 +331,9 @@ def _memory(row: Row, facts: Row, series: Series | None, window: tuple[int, int]
     value, source, estimated = max(candidates, key=lambda candidate: (candidate[0], not candidate[2]))
     row["memory_peak_bytes"], row["memory_peak_source"] = int(value), source
     bound = max(value, seen + unseen)
+    evidence = max(float(row["rss_peak_bytes"] or 0), largest)
+    if value > CLOSE * evidence + SLACK_BYTES:
+        estimated = True  # a mark of one process, put on top of what the others had about then
     if estimated or bound > CLOSE * value + SLACK_BYTES:
         row["flags"].append("memory-estimated")
 

@@ -94,7 +94,7 @@ COLUMNS: tuple[Column, ...] = (
     _gauge("memory_bytes", "bytes", _LEVELS,
            "memory in use, shared pages once: RSS less what PSS showed to be shared; system: MemTotal - MemAvailable"),
     _peak("rss_peak_bytes", "highest rss_bytes since the previous row, early samples of new processes included"),
-    _peak("memory_peak_bytes", "highest memory_bytes since the previous row, early samples included"),
+    _peak("memory_peak_bytes", "highest memory_bytes since the previous row, early samples included, and what a high-water mark adds to it"),
     _peak("hwm_bytes", "sum of VmHWM of all processes that lived since the previous row: an upper bound"),
     Column("hwm_max_bytes", "bytes", "peak", ("process",), "max", "max", "max", "largest VmHWM of a single process"),
     _gauge("swap_bytes", "bytes", _LEVELS, "sum of VmSwap; system: SwapTotal - SwapFree"),

@@ -47,12 +47,13 @@ class Process:
     dead : list of int
         CPU of the children that it has waited for.
     rss, hwm, anon, swap : int
-        Bytes; ``hwm`` is the highest ever seen, over exec.
+        Bytes; ``hwm`` is the highest ever seen, over exec; ``hwm_told`` what it was when it
+        was last looked at.
     """
 
     __slots__ = (
-        "absorbed", "age", "anon", "cminflt", "comm", "dead", "exec_stack", "hwm", "io_fd", "io_ok", "minflt", "own",
-        "pending", "pid", "ppid", "rss", "start", "state", "swap", "threads",
+        "absorbed", "age", "anon", "cminflt", "comm", "dead", "exec_stack", "hwm", "hwm_told", "io_fd", "io_ok", "minflt",
+        "own", "pending", "pid", "ppid", "rss", "start", "state", "swap", "threads",
     )  # fmt: skip
 
     def __init__(self, pid: int) -> None:
@@ -62,7 +63,7 @@ class Process:
         self.state = "?"
         self.comm = ""
         self.threads = 1
-        self.rss = self.hwm = self.anon = self.swap = 0
+        self.rss = self.hwm = self.hwm_told = self.anon = self.swap = 0
         self.minflt = self.cminflt = 0
         self.exec_stack = 0
         self.io_ok = False

@@ -15,11 +15,12 @@ from jumper.monitor.metrics.process.tree import Tree
 
 Counters = dict[str, int | None]
 
-#: how often a look for new processes is taken between ticks, and how soon a new one is read first
-FORK_POLL_S = 0.02
+#: how often a look for new processes is taken between ticks, while there are young ones and else
+YOUNG_POLL_S, QUIET_POLL_S = 0.02, 0.05
+#: how soon a new process is read first
 FIRST_LOOK_S = 0.005
 #: share of one core that looking between ticks may take
-POLL_BUDGET = 0.02
+POLL_BUDGET = 0.002
 
 
 class Source(Protocol):
@@ -135,7 +136,8 @@ class TreeSource:
         changed |= self._read_young()
         if changed:
             self._measure()
-        pause = max(FORK_POLL_S if self.tree.polls else 1.0, (time.thread_time() - began) / POLL_BUDGET)
+        shortest = YOUNG_POLL_S if self._young else QUIET_POLL_S
+        pause = max(shortest if self.tree.polls else 1.0, (time.thread_time() - began) / POLL_BUDGET)
         if self._young:
             pause = min(pause, max(FIRST_LOOK_S, self._young[0][0] - time.monotonic()))
         return pause if self.tree.polls or self._young else None
@@ -179,11 +181,24 @@ class TreeSource:
         members = self.tree.members.values()
         memory = Memory(members, self.sharing)
         self._raise("rss", memory.rss)
-        self._raise("used", memory.used)
+        self._raise("used", memory.used + self._risen(members))
         for process in members:
             self._hwms[process.pid, process.start] = process.hwm
         self.sharing.want(members if len(members) > 1 else ())
         return memory
+
+    @staticmethod
+    def _risen(members: Collection[Process]) -> int:
+        """Return how far above its memory now a process has been since the last look, bytes.
+
+        When it was there, the others had about what they have now.
+        """
+        risen = 0
+        for process in members:
+            if process.hwm > process.hwm_told:
+                process.hwm_told = process.hwm
+                risen = max(risen, process.hwm - process.rss)
+        return risen
 
     def _raise(self, name: str, value: int) -> None:
         self._peaks[name] = max(self._peaks.get(name, 0), value)
