@@ -9,6 +9,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -47,6 +48,15 @@ def test_a_reset_is_null_for_its_interval_and_its_column_only():
 
 def test_time_that_stands_still_is_null_not_infinite():
     assert filled([(1.0, [0, 0, 0, 0]), (1.0, [5, 5, 5, 5])]).view()["io_read"].isna().all()
+
+
+def test_arrays_are_as_good_as_lists():
+    data = PerformanceData(2, 2, 1)
+    for at in (0.0, 2.0):
+        data.add_sample(
+            "process", at, np.array([1.0, 3.0]), np.float32(1), np.array([5]), [], np.array([]), np.full(4, at)
+        )
+    assert data.view().iloc[1][["cpu_util_avg", "memory", "gpu_util_max", "io_read"]].tolist() == [2.0, 1.0, 5.0, 1.0]
 
 
 @pytest.mark.parametrize("io", [None, []])

@@ -189,7 +189,8 @@ class PerformanceData:
         return read_frame(filename)
 
     def _rates(self, level: str, time: float, io: Sequence[float | None] | None) -> dict[str, float | None]:
-        counts: list[float | None] = [None if v is None else float(v) for v in io or [None] * 4]
+        given = [None] * 4 if io is None or len(io) == 0 else io
+        counts: list[float | None] = [None if v is None else float(v) for v in given]
         if len(counts) != 4:
             raise ValueError(f"io: expected bytes read, bytes written, reads and writes, found {len(counts)} values")
         last_time, last = self._io.get(level, (time, [None] * 4))
