@@ -17,6 +17,7 @@ import pytest
 
 from jumper.adapters.data import NodeInfo
 from jumper.config import CollectorConfig, CollectorEntry
+from jumper.config.shape import INJECTABLE
 from jumper.monitor.common import CollectorConfigError, MonitorUnavailableError, UnavailablePerformanceMonitor
 from jumper.monitor.metrics.context import new_context
 from jumper.monitor.metrics.cpu import CpuCollector
@@ -270,6 +271,24 @@ def test_a_sink_that_only_stores_is_spared_the_derived_columns():
 def test_a_collector_that_cannot_be_made_names_its_key(made, message):
     with pytest.raises(CollectorConfigError, match=r"mine\.yaml: collectors\.x" + message):
         pipeline_of(made)
+
+
+class Injected:
+    def __init__(self, pid, process, uid, slurm_job, node_info, interval, word):
+        self.got = {**vars(), "pids": (pid, process.pid)}
+
+    def collect(self, level, context):
+        return None
+
+
+def test_what_is_injected_comes_by_name_and_the_process_as_a_handle():
+    monitor = host()
+    monitor.process = None
+    made = entry("x", "Injected", inject=INJECTABLE, kwargs={"word": "w"})
+    pipeline = build_pipeline(CollectorConfig((fake("process", None, "NoOpHandler"), made)), monitor, ["process"])
+    got = pipeline.backends[1].got
+    assert got["pids"] == (os.getpid(), os.getpid())
+    assert (got["uid"], got["node_info"], got["interval"], got["word"]) == (os.getuid(), monitor.node_info, 1.0, "w")
 
 
 def test_cores_are_told_apart_by_number_and_clipped_to_all_of_the_time():

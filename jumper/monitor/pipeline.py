@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jumper.config.claims import build_handler, check_columns, only_derived
-from jumper.config.entries import CollectorConfig, CollectorEntry, resolve
+from jumper.config.entries import BUILT_IN, CollectorConfig, CollectorEntry, resolve
 from jumper.config.load import load_config, load_config_text
 from jumper.monitor.metrics.common import CollectionContext, Value
 from jumper.monitor.metrics.context import new_context
@@ -164,13 +164,23 @@ def _collector(entry: CollectorEntry, host: object, search: Sequence[str]) -> An
     if absent:
         raise entry.error("inject", f"this monitor has no {absent[0]!r}")
     try:
-        collector = factory(**{key: getattr(host, key) for key in entry.inject}, **entry.kwargs)
+        collector = factory(**{key: _injected(entry, host, key) for key in entry.inject}, **entry.kwargs)
     except Exception as error:  # the class may be the user's
         given = ", ".join((*entry.inject, *entry.kwargs)) or "nothing"
         raise entry.error("", f"{entry.target} cannot be made from {given}: {type(error).__name__}: {error}") from error
     if not callable(getattr(collector, "collect", None)):
         raise entry.error("_target_", f"{entry.target} has no collect(level, context); is it a collector?")
     return collector
+
+
+def _injected(entry: CollectorEntry, host: object, key: str) -> Any:
+    """Return an attribute of the monitor; ours have no psutil handle, so one is made for who asks."""
+    value = getattr(host, key)
+    if key == "process" and value is None and entry.origin != BUILT_IN:
+        import psutil
+
+        return psutil.Process(host.pid)  # type: ignore[attr-defined]
+    return value
 
 
 def _call(thing: object, method: str, *arguments: object) -> Any:
