@@ -15,11 +15,9 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 def samples_table() -> str:
     """Columns of the samples, as Markdown."""
     rows = ["| column | unit | kind | streams | over processes, nodes, time | source |", "|---|---|---|---|---|---|"]
-    rows += [
-        f"| `{c.name}` | {c.unit} | {c.kind} | {', '.join(c.scope)} | {c.over_processes}, {c.over_nodes}, {c.over_time} "
-        f"| {c.source} |"
-        for c in COLUMNS
-    ]
+    for c in COLUMNS:
+        adds = f"{c.over_processes}, {c.over_nodes}, {c.over_time}"
+        rows.append(f"| `{c.name}` | {c.unit} | {c.kind} | {', '.join(c.scope)} | {adds} | {c.source} |")
     rows.append("| `cpu_<i>_ns` | ns | counter | system | sum, none, sum | /proc/stat, core i |")
     rows += [
         "",
