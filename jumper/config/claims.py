@@ -75,7 +75,12 @@ def check_targets(config: CollectorConfig) -> None:
 
 
 def only_derived(entry: CollectorEntry, handler: Any) -> bool:
-    """Return whether all columns of an entry are derived ones, that are never stored."""
+    """Return whether all columns of an entry of ours are derived ones, that are never stored.
+
+    What a user's entry writes under such a name is the user's, and stored.
+    """
+    if entry.origin != BUILT_IN:
+        return False
     columns = declared_columns(entry, handler)
     return bool(columns) and all(is_derived(column.replace("#", "0")) for column in columns)
 

@@ -62,7 +62,7 @@ class Agent:
             )
             self.writer.text(facts)
             self.writer.text({"type": "root", "pid": self.target, **config.get("root", {})})
-            sinks.append(SegmentSink(self.writer, float(config.get("flush_s", 0.0))))
+            sinks.append(SegmentSink(self.writer, float(config.get("flush_s", 0.0)), derived=streaming))
         if streaming:
             sinks.append(CallSink(lambda stream, row: self.say({"stream": stream, "row": row}), self._note))
         lock = NodeLock(config["spool"]) if config.get("node_lock") and config.get("spool") else None

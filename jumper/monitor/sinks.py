@@ -11,17 +11,20 @@ from jumper.schema.columns import is_derived
 
 
 class SegmentSink:
-    """Write stored columns to a segment, flushed at every tick.
+    """Write rows to a segment, flushed at every tick.
 
     Parameters
     ----------
     writer : SegmentWriter
     flush_s : float
         Blocks are written at most this often (for shared file systems); 0: every tick.
+    derived : bool
+        The rows hold derived columns too (somebody else reads them at once); these are not stored.
     """
 
-    def __init__(self, writer: SegmentWriter, flush_s: float = 0.0) -> None:
+    def __init__(self, writer: SegmentWriter, flush_s: float = 0.0, derived: bool = False) -> None:
         self.writer = writer
+        self.derived = derived
         self.flush_ns = round(flush_s * 1e9)
         self._flushed_ns = 0
 
@@ -34,7 +37,9 @@ class SegmentSink:
         """Take the rows of one tick."""
         for stream, items in rows.items():
             for row in items:
-                self.writer.row(stream, {name: value for name, value in row.items() if not is_derived(name)})
+                if self.derived:
+                    row = {name: value for name, value in row.items() if not is_derived(name)}
+                self.writer.row(stream, row)
         if mono_ns - self._flushed_ns >= self.flush_ns:
             self._flushed_ns = mono_ns
             self.writer.flush()
