@@ -179,7 +179,8 @@ def _alive(pid: int) -> bool:
 
 def test_one_collector_that_raises_is_switched_off_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_collector.py").write_text(
-        "class Broken:\n    name = 'broken'\n    def collect(self, level, context):\n        raise RuntimeError('no sensor')\n"
+        "class Broken:\n    name = 'broken'\n"
+        "    def collect(self, level, context):\n        raise RuntimeError('no sensor')\n"
     )
     (tmp_path / "mine.yaml").write_text(
         "collectors:\n  broken:\n    _target_: broken_collector.Broken\n    inject: []\n"

@@ -46,7 +46,7 @@ def snapshot(path: Path) -> dict[str, Any]:
         "parts": run.parts.to_json(),
         "events": run.events.to_json(),
         "process": run.samples("process").to_json(),
-        "info": {k: v for k, v in run.info.items()},
+        "info": dict(run.info),
     }
 
 

@@ -65,7 +65,8 @@ def test_ctrl_c_of_a_terminal_reaches_the_command_once(me: Runner) -> None:
 def test_inherited_descriptors_environment_and_folder_are_untouched(me: Runner) -> None:
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
-    code = f"import os; os.write({writer}, b'through'); print(sorted(k for k in os.environ if 'JUMPER' in k)); print(os.getcwd())"
+    names = "sorted(k for k in os.environ if 'JUMPER' in k)"
+    code = f"import os; os.write({writer}, b'through'); print({names}); print(os.getcwd())"
     command = me.jumper("run", "-o", str(me.folder / "run"), "--", me.python, "-c", code)
     process = me.popen(command, stdout=subprocess.PIPE, pass_fds=[writer])
     os.close(writer)
@@ -121,7 +122,8 @@ def test_processes_that_vanish_between_two_reads_cost_nothing(me: Runner) -> Non
 def test_a_parent_that_ignores_sigchld_gives_a_flagged_lower_bound(me: Runner) -> None:
     code = (
         "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-        "if os.fork() == 0:\n    end = time.process_time() + 0.6\n    while time.process_time() < end: pass\n    os._exit(0)\n"
+        "if os.fork() == 0:\n    end = time.process_time() + 0.6\n"
+        "    while time.process_time() < end: pass\n    os._exit(0)\n"
         "time.sleep(2.5)\n"
     )
     out = me.folder / "run"
