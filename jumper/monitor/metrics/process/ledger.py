@@ -52,8 +52,8 @@ class Process:
     """
 
     __slots__ = (
-        "absorbed", "age", "anon", "cminflt", "comm", "dead", "exec_stack", "hwm", "hwm_told", "io_fd", "io_ok", "minflt",
-        "own", "pending", "pid", "ppid", "rss", "start", "state", "swap", "threads",
+        "absorbed", "age", "anon", "cminflt", "comm", "dead", "exec_stack", "hwm", "hwm_told", "io_fd", "io_ok",
+        "minflt", "own", "pending", "pid", "ppid", "rss", "start", "state", "swap", "threads",
     )  # fmt: skip
 
     def __init__(self, pid: int) -> None:
