@@ -41,10 +41,13 @@ class Run:
         run.json, see docs/run.md.
     """
 
-    def __init__(self, path: Path, info: dict[str, Any], tables: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, info: dict[str, Any], tables: tempfile.TemporaryDirectory[str] | None = None
+    ) -> None:
         self.path = path
         self.info = info
-        self._tables = RunDirectory(tables or path)
+        self._temporary = tables  # lives as long as the run
+        self._tables = RunDirectory(path if tables is None else tables.name)
 
     def __repr__(self) -> str:
         from jumper.report.card import repr_text
@@ -169,9 +172,10 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     stale = segments_changed(run, info) or not (run.path / "tasks.parquet").exists()
     if not stale:
         return Run(run.path, info)
-    out = run if os.access(run.path, os.W_OK) else RunDirectory(tempfile.mkdtemp(prefix="jumper-run-"))
-    info = _merge(run, out, info, progress)
-    return Run(run.path, info, out.path)
+    if os.access(run.path, os.W_OK):
+        return Run(run.path, _merge(run, run, info, progress))
+    tables = tempfile.TemporaryDirectory(prefix="jumper-run-")
+    return Run(run.path, _merge(run, RunDirectory(tables.name), info, progress), tables)
 
 
 def _merge(run: RunDirectory, out: RunDirectory, info: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
