@@ -68,7 +68,7 @@ class Attempt:
         if self.tid is not None:
             record["thread"] = self.tid
         if base is not None:
-            record["base"] = base._asdict()
+            record["base"] = base
         return record
 
 
@@ -139,7 +139,7 @@ class Ledger:
         if attempt.tid is not None:
             record["thread"] = attempt.tid
         if step is not None:
-            record["base"], record["end"] = step[1]._asdict(), step[2]._asdict()
+            record["base"], record["end"] = step[1], step[2]
         if attempt.spawned or any(attempt.children):
             user, system, *io = attempt.children
             record["children"] = {

@@ -66,6 +66,8 @@ class Children:
         ``sure`` is an attempt that is known to be at no fork now: all that it spawned is listed or reaped.
         """
         cpu = _cpu()
+        if cpu == self._cpu and self._io is None and not self._owner:
+            return
         user, system = cpu[0] - self._cpu[0], cpu[1] - self._cpu[1]
         self._cpu = cpu
         waiting = [a for a in running if a.unseen or a.spawned]
@@ -200,6 +202,8 @@ class Children:
 
 def _cpu() -> tuple[int, int]:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if not usage.ru_utime and not usage.ru_stime:
+        return 0, 0
     return round(usage.ru_utime * 1e6) * 1000, round(usage.ru_stime * 1e6) * 1000
 
 

@@ -6,6 +6,7 @@ Sources are tokenised in threads, compressed in sub-processes, counted with dask
 from __future__ import annotations
 
 import io
+import logging
 import subprocess
 import sys
 import sysconfig
@@ -15,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import distributed
+import distributed as _distributed
 
 from jumper.schema.errors import MissingExtraError, RunError
 from jumper_dask.client import collect
@@ -32,6 +33,8 @@ SOURCE_BYTES = 7 << 20
 BATCH_BYTES = 256 << 10
 
 Batch = list[tuple[str, int]]
+# distributed types some of its names and not others
+distributed: Any = _distributed
 _COMPRESS = "import sys, lzma; sys.stdout.write(str(len(lzma.compress(sys.stdin.buffer.read(), preset=4))))"
 
 
@@ -59,7 +62,11 @@ def run_demo(output: Path | None, console: Console) -> Path:
     with (
         TemporaryDirectory(prefix="jumper-demo-") as scratch,
         distributed.LocalCluster(
-            n_workers=WORKERS, threads_per_worker=THREADS, dashboard_address=None, local_directory=scratch
+            n_workers=WORKERS,
+            threads_per_worker=THREADS,
+            dashboard_address=None,
+            local_directory=scratch,
+            silence_logs=logging.CRITICAL,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -12,13 +12,15 @@ import sys
 import time
 from typing import NamedTuple
 
+import msgspec
+
 from jumper_dask._compat import native_id
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform.startswith("linux")
 
 
-class Reading(NamedTuple):
+class Reading(msgspec.Struct, frozen=True, gc=False):
     """Cumulative counters of a thread: CPU in ns, the rest in bytes."""
 
     cpu_ns: int
@@ -46,7 +48,7 @@ def parse_io(text: bytes) -> Io:
     Io(read_bytes=5, write_bytes=6, read_chars=1, write_chars=2)
     """
     words = text.split()
-    return Io(int(words[9]), int(words[11]), int(words[1]), int(words[3]))
+    return Io._make((int(words[9]), int(words[11]), int(words[1]), int(words[3])))
 
 
 def thread_cpu_ns(tid: int) -> int:

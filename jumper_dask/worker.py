@@ -310,7 +310,7 @@ def _encode(record: dict[str, Any]) -> bytes:
     try:
         return _ENCODER.encode(record)
     except (TypeError, ValueError):  # a lone surrogate in a key, an integer beyond 64 bits
-        return json.dumps(record, default=str).encode()
+        return json.dumps(msgspec.to_builtins(record, enc_hook=str), default=str).encode()
 
 
 def _outcome(ts: Any, start: str, finish: str) -> tuple[str, str | None]:
