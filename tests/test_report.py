@@ -207,7 +207,6 @@ def test_the_session_keeps_its_backend() -> None:
 def test_the_card_is_light_and_small(run: made.Made) -> None:
     out = _run("""
         import sys
-import textwrap
         from jumper.report.card import repr_html
         from tests import made
         print(len(repr_html(made.make(5))), *{"holoviews", "bokeh", "matplotlib", "panel"} & set(sys.modules))
@@ -220,7 +219,6 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     (tmp_path / "bokeh.py").write_text("raise ModuleNotFoundError(\"No module named 'bokeh'\", name='bokeh')\n")
     out = _run("""
         import sys
-import textwrap
         sys.path.insert(0, sys.argv[1])
         from jumper.report.page import builder
         from tests import made
