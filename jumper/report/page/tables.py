@@ -201,7 +201,8 @@ def _coverage(run: RunTables) -> str:
     known = run.info.get("coverage") or {}
     counts = {name: len(value) if isinstance(value, list | dict) else value for name, value in known.items()}
     if counts.get("expected") is None:
-        return f"{len(run.info.get('segments') or {})} segments"
+        count = len(run.info.get("segments") or {})
+        return f"{count} segment{'s' * (count != 1)}"
     text = f"{counts.get('came', 0)} of {counts['expected']} expected segments came"
     for name in ("missing", "torn", "dropped"):
         if counts.get(name):
