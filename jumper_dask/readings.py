@@ -68,6 +68,7 @@ class Threads:
 
     def __init__(self) -> None:
         self._io: dict[int, int] = {}
+        self._texts: dict[int, tuple[bytes, Io]] = {}
         self._tids: dict[int, int] = {}
         self._last: dict[int, Reading] = {}
         self._has_io = os.access("/proc/self/io", os.R_OK)
@@ -99,7 +100,11 @@ class Threads:
             if descriptor is None:
                 descriptor = self._io[tid] = os.open(f"/proc/self/task/{tid}/io", os.O_RDONLY | os.O_CLOEXEC)
             text = os.pread(descriptor, 512, 0)
-            return parse_io(text), len(text)
+            before = self._texts.get(tid)
+            if before is not None and before[0] == text:
+                return before[1], len(text)
+            self._texts[tid] = text, (io := parse_io(text))
+            return io, len(text)
         except (OSError, IndexError, ValueError):
             self.forget(tid)
             return None
@@ -134,6 +139,7 @@ class Threads:
     def forget(self, tid: int) -> None:
         """Drop what is kept for a thread that is gone."""
         self._last.pop(tid, None)
+        self._texts.pop(tid, None)
         if (descriptor := self._io.pop(tid, None)) is not None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)

@@ -95,7 +95,8 @@ class WorkerSide:
             records = ledger.finish(attempt, ident, self._times(ts))
             if reason is not None:
                 records[-1]["reason"] = reason
-            site.records.extend(records)
+            for record in records:
+                site.note(record)
 
     def _times(self, ts: Any) -> tuple[int, int] | None:
         times = _compat.compute_times(ts)
@@ -133,9 +134,9 @@ class Site:
         self.run = run
         self.ledger = ledger
         self.sides: list[WorkerSide] = []
-        self.records: deque[dict[str, Any]] = deque()
+        self._lines: deque[bytes] = deque()
         self.interval = float(side.config["interval"])
-        self.shipper = Shipper(self._call, run, side.worker.address, self.records.append)
+        self.shipper = Shipper(self._call, run, side.worker.address, self.note)
         self._config = side.config
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jumper-spool")
         self._writer: SegmentWriter | None = None
@@ -168,6 +169,10 @@ class Site:
             if site._failure is not None:
                 raise site._failure
         return site
+
+    def note(self, record: dict[str, Any]) -> None:
+        """Take a record; encoded at once, so that the garbage collector has nothing of ours to walk."""
+        self._lines.append(_encode(record))
 
     async def flush(self, budget_s: float) -> bool:
         """Write and ship all that there is now; return whether the scheduler has it."""
@@ -245,13 +250,13 @@ class Site:
             self.shipper.sources.append(Source(Path(ready["segment_path"])))
         except MonitorUnavailableError as error:
             self._agent = None
-            self._note("monitor-unavailable", str(error))
+            self._event("monitor-unavailable", str(error))
         self._adopt()
         self._write()
 
-    def _note(self, kind: str, text: str) -> None:
-        event = {"type": "event", "kind": kind, "text": text, "mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
-        self.records.append(event)
+    def _event(self, kind: str, text: str) -> None:
+        self.note({"type": "event", "kind": kind, "text": text, "mono_ns": time.monotonic_ns(),
+                   "wall_ns": time.time_ns()})  # fmt: skip
 
     def _write(self) -> None:
         writer = self._writer
@@ -259,12 +264,12 @@ class Site:
             return
         if self._agent is not None and not self._agent.running and self._agent.reason:
             reason, agent, self._agent = self._agent.reason, self._agent, None
-            self._note("monitor-lost", reason)
+            self._event("monitor-lost", reason)
             self.ledger.without(agent.stop)
-        records = [self.records.popleft() for _ in range(len(self.records))]
-        records += self.ledger.announce(side.worker for side in self.sides)
-        for position, record in enumerate(records):
-            writer.line(_encode(record))
+        for record in self.ledger.announce(side.worker for side in self.sides):
+            self.note(record)
+        for position in range(len(self._lines)):
+            writer.line(self._lines.popleft())
             if position % RECORDS_A_BLOCK == RECORDS_A_BLOCK - 1:
                 writer.flush()
         writer.flush()
@@ -291,7 +296,7 @@ class Site:
                 source.close()
             else:
                 self.shipper.sources.append(source)
-                self._note("adopted", source.segment)
+                self._event("adopted", source.segment)
 
     def _drop_adopted(self) -> None:
         for source in [source for source in self.shipper.sources if source.adopted]:
