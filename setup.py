@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,16 @@ def extensions() -> list[Extension]:
             ["ext/procfs.pyx"],
             define_macros=macros,
             py_limited_api=bool(STABLE_ABI),
-        )
+        ),
+        Extension(
+            "jumper.monitor.backends.native._engine",
+            ["ext/engine.pyx", *sorted(glob("ext/native/*.c"))],
+            depends=sorted(glob("ext/native/*.h")),
+            include_dirs=["ext"],
+            libraries=["pthread"],
+            define_macros=macros,
+            py_limited_api=bool(STABLE_ABI),
+        ),
     ]
     built: list[Extension] = cythonize(modules, build_dir="build/cython", language_level=3)
     for module in built:

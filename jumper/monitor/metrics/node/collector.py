@@ -94,11 +94,32 @@ def parse_network(data: bytes) -> Counters:
     }
 
 
+def parse_pressure(name: str) -> Callable[[bytes], Counters]:
+    """Return a parser of /proc/pressure/NAME: time in which some task waited, in ns.
+
+    Source: Documentation/accounting/psi.rst; ``total=`` is in microseconds.
+
+    Examples
+    --------
+    >>> parse_pressure("cpu")(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=7\\nfull total=1\\n")
+    {'cpu_pressure_ns': 7000}
+    """
+
+    def parse(data: bytes) -> Counters:
+        found = re.search(rb"some .*total=(\d+)", data)
+        return {f"{name}_pressure_ns": int(found[1]) * 1000 if found else None}
+
+    return parse
+
+
 _FILES: tuple[tuple[str, Callable[[bytes], Counters]], ...] = (
     ("stat", parse_cpu),
     ("meminfo", parse_memory),
     ("diskstats", parse_disks),
     ("net/dev", parse_network),
+    ("pressure/cpu", parse_pressure("cpu")),
+    ("pressure/memory", parse_pressure("memory")),
+    ("pressure/io", parse_pressure("io")),
 )
 
 
@@ -140,7 +161,6 @@ class NodeCollector(CollectorBackend):
                 counters.update(parse(data))
         if not counters:
             counters = self._psutil()
-        counters["processes"] = len(self._fs.pids()) or None
         context["counters"]["system"] = counters
 
     def collect(self, level: str, context: CollectionContext) -> Counters:

@@ -1,0 +1,199 @@
+/* Has anything forked? See forks.h. */
+#define _GNU_SOURCE
+#include "forks.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* More new pids than this in one look, and a scan is cheaper. */
+enum { SPAN = 2000, RETRIES = 3, SMALL = 1024, MOST_ENVIRON = 1 << 17 };
+#define SCAN_EVERY_NS INT64_C(10000000000)
+#define SCAN_SOON_NS INT64_C(100000000)
+
+static int64_t last_pid(const struct forks *forks)
+{
+    char text[128];
+    ssize_t got = pread(forks->load_fd, text, sizeof text, 0);
+    return got > 0 ? parse_last_pid(text, (size_t)got) : -1;
+}
+
+static void *nothing(void *argument) { return argument; }
+
+void forks_open(struct forks *forks)
+{
+    *forks = (struct forks){.last = -1, .load_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC)};
+    int64_t before = last_pid(forks);
+    pthread_t probe;
+    if (before >= 0 && pthread_create(&probe, NULL, nothing, NULL) == 0) {
+        pthread_join(probe, NULL);
+        forks->cheap = last_pid(forks) != before; /* containers fake the file */
+    }
+}
+
+void forks_close(struct forks *forks)
+{
+    if (forks->load_fd >= 0)
+        close(forks->load_fd);
+    *forks = (struct forks){.load_fd = NOT_OPEN};
+}
+
+void forks_scan_next(struct forks *forks) { forks->next_scan = 0; }
+
+static bool among(int pid, const int *pids, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (pids[i] == pid)
+            return true;
+    return false;
+}
+
+static bool read_stat(struct table *table, int pid, struct stat_fields *out)
+{
+    char text[SMALL];
+    int once = NEVER;
+    ssize_t got = procfs_read(&table->fs, pid, "stat", &once, text, sizeof text);
+    return got > 0 && parse_stat(text, (size_t)got, out);
+}
+
+/* /proc/TID answers for threads too. */
+static bool is_process(struct table *table, int pid)
+{
+    char text[4096];
+    int once = NEVER;
+    ssize_t got = procfs_read(&table->fs, pid, "status", &once, text, sizeof text);
+    return got > 0 && parse_line(text, (size_t)got, "Tgid:") == pid;
+}
+
+static bool tagged(struct table *table, int pid, const char *tag)
+{
+    char path[32];
+    size_t size, length = strlen(tag) + 1; /* with its end: NAME=value, not NAME=value2 */
+    strcpy(put_number(path, (unsigned long)pid), "/environ");
+    const char *text = procfs_read_long(&table->fs, path, &size);
+    for (const char *at = text; text != NULL && at < text + size;) {
+        size_t left = (size_t)(text + size - at);
+        if (left >= length && memcmp(at, tag, length) == 0)
+            return true;
+        const char *end = memchr(at, '\0', left);
+        if (end == NULL)
+            return false;
+        at = end + 1;
+    }
+    return false;
+}
+
+static bool owned(const struct table *table, int pid, unsigned uid)
+{
+    char path[32];
+    struct stat info;
+    put_number(path, (unsigned long)pid);
+    return fstatat(table->fs.folder, path, &info, 0) == 0 && info.st_uid == uid;
+}
+
+static bool wants(const struct set *set, struct table *table, int pid, int ppid, bool scanning)
+{
+    if (set->kind == OWNER)
+        return owned(table, pid, set->uid) && (set->tag[0] == '\0' || tagged(table, pid, set->tag));
+    if (among(pid, set->parents, (size_t)set->parent_count))
+        return false;
+    const struct process *parent = table_find(table, ppid);
+    if (parent != NULL && (parent->sets >> set->bit & 1))
+        return true;
+    return among(ppid, set->parents, (size_t)set->parent_count) || (scanning && set->tag[0] && tagged(table, pid, set->tag));
+}
+
+/* Let a process into every set that wants it; returns into how many. */
+static size_t admit(struct forks *forks, struct table *table, struct set *sets[], size_t set_count, int pid, int ppid,
+                    int64_t now, bool scanning)
+{
+    size_t found = 0;
+    if (among(pid, forks->exclude, forks->exclude_count))
+        return 0;
+    for (size_t i = 0; i < set_count; i++) {
+        const struct process *known = table_find(table, pid);
+        if ((known != NULL && (known->sets >> sets[i]->bit & 1)) || !wants(sets[i], table, pid, ppid, scanning))
+            continue;
+        if (!scanning && !is_process(table, pid))
+            return 0;
+        struct process *process = table_add(table, pid);
+        if (process != NULL && set_admit(sets[i], process, now))
+            found++;
+    }
+    return found;
+}
+
+static void look_again(int pid, unsigned char tries, int *absent, unsigned char *counts, size_t *count)
+{
+    if (tries <= RETRIES && *count < MOST_ABSENT) {
+        absent[*count] = pid;
+        counts[(*count)++] = tries;
+    }
+}
+
+static size_t look_at_new(struct forks *forks, struct table *table, struct set *sets[], size_t set_count, int64_t from,
+                          int64_t to, int64_t now)
+{
+    static __thread int absent[MOST_ABSENT];
+    static __thread unsigned char counts[MOST_ABSENT];
+    size_t found = 0, count = 0;
+    size_t old = forks->absent_count, fresh = (size_t)(to - from);
+    for (size_t i = 0; i < old + fresh; i++) {
+        int pid = i < old ? forks->absent[i] : (int)(from + 1 + (int64_t)(i - old));
+        unsigned char tries = i < old ? forks->tries[i] : 0;
+        struct stat_fields stat;
+        if (!read_stat(table, pid, &stat)) {
+            look_again(pid, tries + 1, absent, counts, &count);
+            continue;
+        }
+        found += admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, false);
+        if (among((int)stat.ppid, absent, count)) /* its parent is not visible yet */
+            look_again(pid, tries + 1, absent, counts, &count);
+    }
+    memcpy(forks->absent, absent, count * sizeof *absent);
+    memcpy(forks->tries, counts, count);
+    forks->absent_count = count;
+    return found;
+}
+
+/* Look at every process of /proc until no more are found. Pids mostly come in order, so one round is enough. */
+static size_t scan(struct forks *forks, struct table *table, struct set *sets[], size_t set_count, int64_t now)
+{
+    size_t found = 0, before;
+    forks->scans++;
+    do {
+        before = found;
+        DIR *folder = opendir("/proc");
+        if (folder == NULL)
+            return found;
+        for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+            int pid = atoi(entry->d_name);
+            struct stat_fields stat;
+            if (pid > 0 && read_stat(table, pid, &stat))
+                found += admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, true);
+        }
+        closedir(folder);
+    } while (found != before);
+    return found;
+}
+
+size_t forks_look(struct forks *forks, struct table *table, struct set *sets[], size_t set_count, int64_t now)
+{
+    int64_t last = forks->cheap ? last_pid(forks) : -1, before = forks->last;
+    forks->last = last;
+    forks->looks++;
+    bool wrapped = last < before || last - before > SPAN;
+    if (last < 0 || before < 0 || now >= forks->next_scan || wrapped) {
+        forks->absent_count = 0;
+        size_t found = scan(forks, table, sets, set_count, now);
+        forks->next_scan = now + (wrapped && before >= 0 ? SCAN_SOON_NS : SCAN_EVERY_NS);
+        return found;
+    }
+    if (last == before && forks->absent_count == 0)
+        return 0;
+    return look_at_new(forks, table, sets, set_count, before, last, now);
+}

@@ -1,0 +1,233 @@
+/* Processes that are watched: see process.h. */
+#define _GNU_SOURCE
+#include "process.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* A process whose CPU clock stands still did not run: its old values stand, but for every so many passes
+ * (others may reclaim its memory). */
+enum { FULL_EVERY = 10 };
+/* VmHWM and swap cost more than all else together: at most so often. */
+#define STATUS_EVERY_NS INT64_C(900000000)
+enum { SMALL = 1024, LARGE = 4096, FIRST_CAPACITY = 256 };
+
+static size_t slot_of(const struct table *table, int pid)
+{
+    return ((unsigned)pid * 2654435761u) & (table->capacity - 1);
+}
+
+static void put(struct table *table, struct process *process)
+{
+    size_t i = slot_of(table, process->pid);
+    while (table->slots[i] != NULL)
+        i = (i + 1) & (table->capacity - 1);
+    table->slots[i] = process;
+}
+
+static bool rebuild(struct table *table, size_t capacity)
+{
+    struct process **slots = calloc(capacity, sizeof *slots);
+    if (slots == NULL)
+        return false;
+    free(table->slots);
+    table->slots = slots;
+    table->capacity = capacity;
+    for (size_t i = 0; i < table->count; i++)
+        put(table, table->order[i]);
+    return true;
+}
+
+bool table_open(struct table *table, int most_kept)
+{
+    *table = (struct table){.tick_ns = 1000000000 / sysconf(_SC_CLK_TCK), .page = sysconf(_SC_PAGESIZE)};
+    return procfs_open(&table->fs, most_kept) && rebuild(table, FIRST_CAPACITY);
+}
+
+static void release(struct table *table, struct process *process)
+{
+    procfs_forget(&table->fs, &process->stat_fd);
+    procfs_forget(&table->fs, &process->statm_fd);
+    procfs_forget(&table->fs, &process->io_fd);
+    free(process);
+}
+
+void table_close(struct table *table)
+{
+    for (size_t i = 0; i < table->count; i++)
+        release(table, table->order[i]);
+    free(table->order);
+    free(table->slots);
+    procfs_close(&table->fs);
+    *table = (struct table){.fs = {.folder = NOT_OPEN}};
+}
+
+struct process *table_find(const struct table *table, int pid)
+{
+    for (size_t i = slot_of(table, pid); table->slots[i] != NULL; i = (i + 1) & (table->capacity - 1))
+        if (table->slots[i]->pid == pid && !table->slots[i]->gone)
+            return table->slots[i];
+    return NULL;
+}
+
+struct process *table_add(struct table *table, int pid)
+{
+    struct process *known = table_find(table, pid);
+    if (known != NULL)
+        return known;
+    if (table->count >= MOST_PROCESSES) {
+        table->refused++;
+        return NULL;
+    }
+    if (table->count == table->order_capacity) {
+        size_t capacity = table->order_capacity ? table->order_capacity * 2 : 64;
+        struct process **order = realloc(table->order, capacity * sizeof *order);
+        if (order == NULL)
+            return NULL;
+        table->order = order;
+        table->order_capacity = capacity;
+    }
+    if ((table->count + 1) * 2 > table->capacity && !rebuild(table, table->capacity * 2))
+        return NULL;
+    struct process *process = calloc(1, sizeof *process);
+    if (process == NULL)
+        return NULL;
+    process->pid = pid;
+    process->is_self = pid == getpid();
+    process->clock_ns = UNKNOWN;
+    process->stat_fd = process->statm_fd = process->io_fd = NOT_OPEN;
+    if (!process_read(table, process, now_ns(), true)) {
+        release(table, process);
+        return NULL;
+    }
+    if (table->count > 0) {
+        const struct process *last = table->order[table->count - 1];
+        if (last->start > process->start || (last->start == process->start && last->pid > pid))
+            table->unsorted = true;
+    }
+    table->order[table->count++] = process;
+    put(table, process);
+    return process;
+}
+
+static void read_memory(struct table *table, struct process *process, int64_t now, bool full)
+{
+    char text[LARGE];
+    int64_t resident, shared;
+    ssize_t got = procfs_read(&table->fs, process->pid, "statm", &process->statm_fd, text, SMALL);
+    if (got > 0 && parse_statm(text, (size_t)got, &resident, &shared)) {
+        process->rss = resident * table->page;
+        process->anon = resident > shared ? (resident - shared) * table->page : 0;
+    }
+    if (process->rss > process->hwm)
+        process->hwm = process->rss;
+    if (!full && now - process->status_ns < STATUS_EVERY_NS)
+        return;
+    process->status_ns = now;
+    int once = NEVER;
+    got = procfs_read(&table->fs, process->pid, "status", &once, text, sizeof text);
+    if (got <= 0)
+        return;
+    int64_t hwm = parse_line(text, (size_t)got, "VmHWM:"), swap = parse_line(text, (size_t)got, "VmSwap:");
+    if (hwm > 0 && hwm * 1024 > process->hwm)
+        process->hwm = hwm * 1024;
+    process->swap = swap > 0 ? swap * 1024 : 0;
+}
+
+static void read_io(struct table *table, struct process *process)
+{
+    char text[SMALL];
+    struct io_fields io;
+    if (process->io_fd == NEVER)
+        return;
+    ssize_t got = procfs_read(&table->fs, process->pid, "io", &process->io_fd, text, sizeof text);
+    if (got <= 0 || !parse_io(text, (size_t)got, &io))
+        return;
+    process->io_known = true;
+    int64_t values[] = {io.read_chars, io.write_chars, io.reads, io.writes, io.read_bytes, io.write_bytes};
+    memcpy(process->own + CPU_PARTS, values, sizeof values);
+}
+
+bool process_read(struct table *table, struct process *process, int64_t now, bool full)
+{
+    int64_t clock = process_cpu_ns(process->pid);
+    unsigned pass = process->passes++ + (unsigned)process->pid;
+    if (!full && !process->is_self && clock != UNKNOWN && clock == process->clock_ns && pass % FULL_EVERY)
+        return true;
+    char text[SMALL];
+    struct stat_fields stat;
+    ssize_t got = procfs_read(&table->fs, process->pid, "stat", &process->stat_fd, text, sizeof text);
+    if (got <= 0 || !parse_stat(text, (size_t)got, &stat) || (process->start && stat.start != process->start))
+        return false;
+    process->clock_ns = clock;
+    process->ppid = (int)stat.ppid;
+    process->start = stat.start;
+    process->state = stat.state;
+    process->stack = stat.stack;
+    process->threads = stat.threads;
+    process->minflt = stat.minflt;
+    process->cminflt = stat.cminflt;
+    int64_t user = stat.utime * table->tick_ns, system = stat.stime * table->tick_ns;
+    process->own[0] = clock != UNKNOWN ? clock : user + system;
+    process->own[1] = user;
+    process->own[2] = system;
+    process->dead[1] = stat.cutime * table->tick_ns;
+    process->dead[2] = stat.cstime * table->tick_ns;
+    process->dead[0] = process->dead[1] + process->dead[2];
+    if (process->is_self) { /* our own dead children: to the microsecond */
+        struct rusage usage;
+        if (getrusage(RUSAGE_CHILDREN, &usage) == 0) {
+            process->dead[1] = usage.ru_utime.tv_sec * INT64_C(1000000000) + usage.ru_utime.tv_usec * 1000;
+            process->dead[2] = usage.ru_stime.tv_sec * INT64_C(1000000000) + usage.ru_stime.tv_usec * 1000;
+            process->dead[0] = process->dead[1] + process->dead[2];
+        }
+    }
+    if (stat.state == 'Z' || stat.state == 'X') {
+        process->rss = process->anon = process->swap = 0;
+        if (process->io_fd >= 0) /* a zombie's cannot be opened without privilege, but read */
+            read_io(table, process);
+        return true;
+    }
+    read_memory(table, process, now, full);
+    read_io(table, process);
+    return true;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct process *x = *(struct process *const *)a, *y = *(struct process *const *)b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+void table_read(struct table *table, int64_t now, bool full)
+{
+    if (table->unsorted) {
+        qsort(table->order, table->count, sizeof *table->order, by_age);
+        table->unsorted = false;
+    }
+    for (size_t i = 0; i < table->count; i++)
+        if (!table->order[i]->gone && !process_read(table, table->order[i], now, full))
+            table->order[i]->gone = true;
+}
+
+void table_sweep(struct table *table)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        struct process *process = table->order[i];
+        if (process->gone && process->sets == 0)
+            release(table, process);
+        else
+            table->order[kept++] = process;
+    }
+    if (kept != table->count) {
+        table->count = kept;
+        memset(table->slots, 0, table->capacity * sizeof *table->slots);
+        for (size_t i = 0; i < kept; i++)
+            put(table, table->order[i]);
+    }
+}
