@@ -52,6 +52,9 @@ cdef extern from "native/engine.h" nogil:
     size_t engine_drain(engine *, int64_t *, size_t, int64_t)
     void engine_statistics(engine *, statistics *)
     bint engine_alive(engine *, int)
+    enum:
+        MEMBER_WIDTH
+    size_t engine_members(engine *, int, int64_t *, size_t)
 
 
 cdef extern from "native/rows.h" nogil:
@@ -168,6 +171,18 @@ cdef class Engine:
     def stop(self):
         with nogil:
             engine_stop(self._engine)
+
+    def members(self, int number):
+        cdef size_t count, most = 65536
+        cdef int64_t *buffer = <int64_t *>malloc(most * MEMBER_WIDTH * sizeof(int64_t))
+        if buffer == NULL:
+            raise MemoryError
+        try:
+            with nogil:
+                count = engine_members(self._engine, number, buffer, most)
+            return [tuple([buffer[i * MEMBER_WIDTH + j] for j in range(MEMBER_WIDTH)]) for i in range(count)]
+        finally:
+            free(buffer)
 
     def alive(self, int number):
         return engine_alive(self._engine, number)

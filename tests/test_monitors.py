@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from jumper.monitor.backends import create_monitor
+from jumper.monitor.backends import create_monitor, native_built
 from jumper.monitor.common import MonitorProtocol
 from jumper.schema.errors import JumperError, MonitorUnavailableError
 
-BACKENDS = ["thread", "subprocess"]
+BACKENDS = ["thread", "subprocess", *(["native"] if native_built() else [])]
 
 
 @pytest.fixture(params=BACKENDS)

@@ -582,6 +582,25 @@ size_t engine_drain(struct engine *engine, int64_t *buffer, size_t size, int64_t
     return moved;
 }
 
+size_t engine_members(struct engine *engine, int set, int64_t *buffer, size_t most)
+{
+    size_t count = 0;
+    if (!ours(engine) || set < 0 || set >= MOST_SETS)
+        return 0;
+    pthread_mutex_lock(&engine->lock);
+    const struct set *members = &engine->sets[set];
+    for (size_t i = 0; !engine->ended && i < members->count && count < most; i++) {
+        const struct process *process = members->members[i].process;
+        int64_t *row = buffer + MEMBER_WIDTH * count++;
+        row[0] = process->pid;
+        row[1] = process->own[0] + process->dead[0];
+        row[2] = process->rss;
+        memcpy(row + 3, process->own + CPU_PARTS, 6 * sizeof *row);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return count;
+}
+
 void engine_statistics(struct engine *engine, struct statistics *out)
 {
     if (engine->owner != 0 && engine->owner != getpid()) {

@@ -58,6 +58,9 @@ void engine_free(struct engine *engine);
 /* Move up to `size` bytes of queued rows to `buffer`: int64 stream, count, values. Waits up to timeout for some. */
 size_t engine_drain(struct engine *engine, int64_t *buffer, size_t size, int64_t timeout_ns);
 void engine_statistics(struct engine *engine, struct statistics *out);
+/* The members of a set: nine values each (pid, CPU ns with its dead children, RSS, the six of /proc/PID/io). */
+enum { MEMBER_WIDTH = 9 };
+size_t engine_members(struct engine *engine, int set, int64_t *buffer, size_t most);
 /* Whether any process of a set is left. */
 bool engine_alive(struct engine *engine, int set);
 

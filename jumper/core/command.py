@@ -6,25 +6,22 @@ import contextlib
 import errno
 import os
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from jumper.monitor.backends import backend_name
+from jumper.monitor.backends import backend_name, require_native
 from jumper.monitor.filesystems import is_shared
 from jumper.monitor.launcher import CannotExecute, Exit, Launcher, end_as
-from jumper.monitor.nodefacts import memory_limit_bytes, node_facts
-from jumper.monitor.pipeline import CollectorConfig, build_pipeline, load_config
-from jumper.monitor.sampler import Sampler
+from jumper.monitor.nodefacts import memory_limit_bytes
+from jumper.monitor.pipeline import CollectorConfig, load_config
+from jumper.monitor.sampling import sampling
 from jumper.monitor.segment import SegmentWriter, SpoolError, spool_folder
-from jumper.monitor.sinks import SegmentSink
-from jumper.schema.errors import JumperError, MonitorUnavailableError, RunError
+from jumper.schema.errors import JumperError, RunError
 from jumper.store.rundir import RunDirectory, mask_secrets, new_run_id
-from jumper.utilities import parse_interval, slurm_job_id
+from jumper.utilities import parse_interval
 
 #: how often a shared file system is written to
 SHARED_FLUSH_S = 10.0
@@ -83,23 +80,24 @@ def run(
         For wrong settings, before the command starts.
     """
     interval = parse_interval(interval)
-    if backend_name(backend) == "native":
-        raise MonitorUnavailableError("`jumper run` has no native engine in this build; use --backend thread")
+    engine = "native" if backend_name(backend) == "native" else "python"
+    if engine == "native":
+        require_native()
     config = load_config(collectors)
     wanted = tuple(levels or ("process", "system"))
     rank = rank_of_many()
-    directory, writer = _open(command, output, interval, rank)
-    measurement = _Measurement(command, rank, interval, config, wanted, writer)
+    directory, writer, made = _open(command, output, interval, rank)
+    measurement = _Measurement(command, rank, interval, config, wanted, writer, engine)
     try:
         status = measurement.run()
     except CannotExecute as error:
         if writer is not None:
             writer.close()
-            _discard(directory, writer, rank)
+            _discard(directory, writer, made if rank is None else ())
         _say(f"cannot run {command[0]!r}: {error.strerror}")
         return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
     if directory is not None and writer is not None:
-        _finish(directory, writer, rank)
+        _finish(directory, writer, rank, measurement.lost)
     return end_as(status)
 
 
@@ -112,6 +110,7 @@ class _Measurement:
         config: CollectorConfig,
         levels: tuple[str, ...],
         writer: SegmentWriter | None,
+        engine: str,
     ) -> None:
         self.command = list(command)
         self.rank = rank
@@ -119,8 +118,9 @@ class _Measurement:
         self.config = config
         self.levels = levels
         self.writer = writer
-        self.sampler: Sampler | None = None
-        self.facts = node_facts()
+        self.engine = engine
+        self.sampling: Any = None
+        self.lost: tuple[int, str | None] = (0, None)
         self.key = shlex.join(mask_secrets(command))
 
     def run(self) -> int:
@@ -141,44 +141,36 @@ class _Measurement:
     def _begin(self, launcher: Launcher, tag: str | None, io_fd: int | None) -> None:
         if self.writer is None:
             return
-        host = SimpleNamespace(
-            pid=launcher.pid,
-            process=None,
-            uid=os.getuid(),
-            slurm_job=slurm_job_id(),
-            interval=self.interval,
-            node_info=SimpleNamespace(**self.facts),
-        )
         program = os.path.basename(self.command[0])
-        self.writer.text(self.facts)
         limit = memory_limit_bytes()
-        self.writer.text(
-            {"type": "root", "pid": launcher.pid, "name": program, "kind": "command", "memory_limit_bytes": limit}
-        )
         self._task("start", launcher, mono_ns=launcher.start_ns, group=program, memory_limit_bytes=limit)
         self.writer.flush()
-        sink = SegmentSink(self.writer, SHARED_FLUSH_S if is_shared(self.writer.path) else 0.0)
-        self.sampler = Sampler(
-            build_pipeline(self.config, host, self.levels, derived=False),
-            self.levels,
-            self.interval,
+        self.sampling = sampling(
+            self.engine,
             launcher.pid,
-            [sink],
+            self.interval,
+            self.levels,
+            self.config,
+            self.writer.path.parent,
+            {"rank": self.rank},
+            {"name": program, "kind": "command", "memory_limit_bytes": limit},
             parents=launcher.adopters,
             exclude=launcher.adopters,
             tag=tag,
+            flush_s=SHARED_FLUSH_S if is_shared(self.writer.path) else 0.0,
         )
-        self.sampler.start(root_io_fd=io_fd)
+        self.sampling.start(root_io_fd=io_fd)
 
     def _last_look(self, ended: Exit) -> None:
         """The command is a zombie: its clock and its kept I/O file can be read a last time."""
-        if self.sampler is not None:
+        if self.sampling is not None:
             with contextlib.suppress(Exception):
-                self.sampler.tick_now()
+                self.sampling.tick()
 
     def _end(self, launcher: Launcher, ended: Exit, orphans: list[Exit]) -> None:
-        if self.sampler is not None:
-            self.sampler.stop()
+        if self.sampling is not None:
+            self.sampling.stop()
+            self.lost = self.sampling.dropped
         if self.writer is None:
             return
         everyone = [ended, *orphans]
@@ -197,8 +189,7 @@ class _Measurement:
             reason=None if ended.status >= 0 else f"ended by signal {-ended.status}",
             rusage=usage,
         )
-        ticks = self.sampler.ticks if self.sampler is not None else 0
-        self.writer.text({"type": "end", "ticks": ticks, "dropped": self.writer.dropped})
+        self.writer.text({"type": "end", "dropped": self.writer.dropped})
         self.writer.close()
 
     def _task(self, event: str, launcher: Launcher, **more: Any) -> None:
@@ -207,7 +198,7 @@ class _Measurement:
             "type": "task",
             "event": event,
             "key": self.key,
-            "attempt_id": self.rank or "0",
+            "attempt_id": f"{self.rank or 0}.{self.writer.segment_id.rpartition('.')[2]}",
             "kind": "command",
             "pid": launcher.pid,
             "interval_s": self.interval,
@@ -225,19 +216,19 @@ def _open_io(pid: int) -> int | None:
 
 def _open(
     command: Sequence[str], output: str | os.PathLike[str] | None, interval: float, rank: str | None
-) -> tuple[RunDirectory | None, SegmentWriter | None]:
-    """Make the run; where its place cannot be written, one in the spool; where that fails too, none."""
+) -> tuple[RunDirectory | None, SegmentWriter | None, list[Path]]:
+    """Make the run; where its place cannot be written, one in the spool; where that fails too, none.
+
+    Also returns the folders that were not there before, innermost first.
+    """
     run_id = new_run_id()
     directory = RunDirectory(output if output is not None else Path("jumper-runs") / run_id)
-    if (directory.path / "run.json").exists():
-        if rank is None:
-            raise RunError(f"{directory.path} holds a run already; choose another place with -o, or remove it")
-        directory.read_info()
-    elif directory.path.exists() and (not directory.path.is_dir() or (any(directory.path.iterdir()) and rank is None)):
-        raise RunError(f"{directory.path} exists and is no run; choose another place with -o")
+    with contextlib.suppress(PermissionError):  # said below, when it cannot be made
+        _check_free(directory, rank)
     for place in (directory, None):
         try:
             target = place or RunDirectory(spool_folder() / "runs" / run_id)
+            made = [folder for folder in (target.spool, *target.spool.parents) if not folder.exists()]
             if not (target.path / "run.json").exists():
                 target.create("command", command=command, run=run_id, interval_s=interval)
             writer = SegmentWriter(target.spool, {"interval_s": interval, "kind": "command", "rank": rank})
@@ -246,30 +237,43 @@ def _open(
             continue
         if place is None:
             _say(f"the run goes to {target.path}")
-        return target, writer
-    return None, None
+        return target, writer, made
+    return None, None, []
 
 
-def _discard(directory: RunDirectory | None, writer: SegmentWriter, rank: str | None) -> None:
-    """Remove what was made for a command that never ran."""
+def _check_free(directory: RunDirectory, rank: str | None) -> None:
+    """Raise RunError where something else is there already; other ranks of this run may be."""
+    if (directory.path / "run.json").exists():
+        if rank is None:
+            raise RunError(f"{directory.path} holds a run already; choose another place with -o, or remove it")
+        directory.read_info()
+    elif directory.path.exists() and (not directory.path.is_dir() or (any(directory.path.iterdir()) and rank is None)):
+        raise RunError(f"{directory.path} exists and is no run; choose another place with -o")
+
+
+def _discard(directory: RunDirectory | None, writer: SegmentWriter, made: Sequence[Path]) -> None:
+    """Remove what was made for a command that never ran, and no folder that was there before or is used."""
     with contextlib.suppress(OSError):
         writer.path.unlink()
-        if directory is not None and rank is None:
-            shutil.rmtree(directory.path)
-            directory.path.parent.rmdir()
+        if directory is not None and directory.spool in made and not any(directory.spool.iterdir()):
+            (directory.path / "run.json").unlink()
+        for folder in made:
+            folder.rmdir()
 
 
-def _finish(directory: RunDirectory, writer: SegmentWriter, rank: str | None) -> None:
+def _finish(directory: RunDirectory, writer: SegmentWriter, rank: str | None, lost: tuple[int, str | None]) -> None:
     if rank is None:
         with contextlib.suppress(JumperError, OSError):
             directory.update_info(finished_ns=time.time_ns())
-    if writer.dropped:
-        _say(f"{writer.dropped} blocks of samples were lost: {writer.reason}")
-    elif sys.stderr.isatty() and rank in (None, "0"):
+    if writer.dropped + lost[0]:
+        _say(f"{writer.dropped + lost[0]} blocks of samples were lost: {lost[1] or writer.reason}")
+    elif sys.stderr is not None and sys.stderr.isatty() and rank in (None, "0"):
         _say(f"measured; see `jumper summary {directory.path}` or `jumper report {directory.path}`")
 
 
 def _say(text: str) -> None:
+    if sys.stderr is None:  # closed by who started us
+        return
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"jumper: {text}\n")
         sys.stderr.flush()

@@ -13,17 +13,11 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
-from jumper.monitor.nodefacts import node_facts
-from jumper.monitor.nodelock import NodeLock
-from jumper.monitor.pipeline import CollectorConfig, build_pipeline, load_config
-from jumper.monitor.sampler import Sampler, Sink
-from jumper.monitor.segment import SegmentWriter
-from jumper.monitor.sinks import CallSink, SegmentSink
+from jumper.monitor.pipeline import CollectorConfig
+from jumper.monitor.sampling import Sampling, sampling
 from jumper.schema.errors import JumperError
-from jumper.utilities import slurm_job_id
 
 
 class Agent:
@@ -34,42 +28,27 @@ class Agent:
     config : mapping
         ``target_pid``, ``interval``, ``levels``, ``collectors`` (see
         :meth:`jumper.monitor.pipeline.CollectorConfig.to_json`), ``spool`` (a folder or
-        None), ``header``, ``threads``, ``node_lock``, ``stream``.
+        None), ``header``, ``root``, ``threads``, ``node_lock``, ``stream``, ``engine``.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._lock = threading.Lock()
-        self.target = int(config["target_pid"])
-        levels = list(config["levels"])
-        facts = node_facts()
-        host = SimpleNamespace(
-            pid=self.target,
-            process=None,
-            uid=os.getuid(),
-            slurm_job=slurm_job_id(),
-            interval=float(config["interval"]),
-            node_info=SimpleNamespace(**facts),
-        )
         collectors = config.get("collectors")
-        loaded = CollectorConfig.from_json(collectors) if collectors else load_config()
-        streaming = bool(config.get("stream"))
-        pipeline = build_pipeline(loaded, host, levels, derived=streaming)
-        sinks: list[Sink] = []
-        self.writer: SegmentWriter | None = None
-        if config.get("spool"):
-            self.writer = SegmentWriter(
-                config["spool"], {"interval_s": host.interval, "kind": "samples", **config.get("header", {})}
-            )
-            self.writer.text(facts)
-            self.writer.text({"type": "root", "pid": self.target, **config.get("root", {})})
-            sinks.append(SegmentSink(self.writer, float(config.get("flush_s", 0.0)), derived=streaming))
-        if streaming:
-            sinks.append(CallSink(lambda stream, row: self.say({"stream": stream, "row": row}), self._note))
-        lock = NodeLock(config["spool"]) if config.get("node_lock") and config.get("spool") else None
-        self.sampler = Sampler(
-            pipeline, levels, host.interval, self.target, sinks, threads=bool(config.get("threads")), node_lock=lock
+        self.sampling: Sampling = sampling(
+            config.get("engine", "default"),
+            int(config["target_pid"]),
+            float(config["interval"]),
+            config["levels"],
+            CollectorConfig.from_json(collectors) if collectors else None,
+            config.get("spool"),
+            config.get("header"),
+            config.get("root"),
+            threads=bool(config.get("threads")),
+            node_lock=bool(config.get("node_lock")),
+            stream=(lambda stream, row: self.say({"stream": stream, "row": row})) if config.get("stream") else None,
+            note=lambda record: self.say({"event": record}),
+            flush_s=float(config.get("flush_s", 0.0)),
         )
-        self.facts = facts
 
     def say(self, message: Mapping[str, Any]) -> None:
         """Send one line to the parent; a parent that is gone is noticed at its pipe's end."""
@@ -83,34 +62,20 @@ class Agent:
 
     def ready(self) -> None:
         """Start, and tell the parent what is measured here."""
-        self.sampler.start()
-        writer = self.writer
-        message = {"status": "ready", "pid": os.getpid(), "levels": list(self.sampler.levels), **self.facts}
-        message["segment"] = writer.segment_id if writer else None
-        message["segment_path"] = str(writer.path) if writer else None
-        self.say(message)
+        self.say(self.sampling.start())
 
     def obey(self, line: str) -> bool:
         """Do one command; False where it was to stop."""
         command = json.loads(line).get("cmd")
         if command == "flush":
-            if self.writer is not None:
-                self.sampler.tick_now()
-                self.writer.flush()
-            self.say({"status": "flushed", "size": self.writer.size if self.writer else 0})
+            self.say({"status": "flushed", "size": self.sampling.flush()})
         return bool(command != "stop")
 
     def finish(self) -> None:
         """Take the last sample, close the segment, say so."""
-        self.sampler.stop()
-        if self.writer is not None:
-            self.writer.text({"type": "end", "ticks": self.sampler.ticks, "dropped": self.writer.dropped})
-            self.writer.close()
-        size = self.writer.size if self.writer else 0
-        self.say({"status": "stopped", "ticks": self.sampler.ticks, "size": size, "reason": self.sampler.reason})
-
-    def _note(self, record: Mapping[str, Any]) -> None:
-        self.say({"event": record})
+        reason = self.sampling.reason
+        self.sampling.stop()
+        self.say({"status": "stopped", "size": 0, "reason": reason})
 
 
 def main() -> int:
@@ -137,7 +102,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, on_sigterm)
     threading.Thread(target=listen, name="jumper-listen", daemon=True).start()
     while not ended.wait(0.5):
-        if not agent.sampler.running:
+        if not agent.sampling.running:
             break
     agent.finish()
     return 0

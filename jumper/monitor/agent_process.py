@@ -43,6 +43,8 @@ class AgentProcess:
         Read the target's threads; take `system` only while holding the node's lock.
     stream : callable, optional
         Called with ``(stream, row)`` for every row, in the reading thread.
+    engine : {"default", "python", "native"}
+        Which one samples in there; default is native where it is built.
 
     Attributes
     ----------
@@ -66,6 +68,7 @@ class AgentProcess:
         threads: bool = False,
         node_lock: bool = False,
         stream: Callable[[str, Mapping[str, Any]], None] | None = None,
+        engine: str = "default",
     ) -> None:
         self._message = {
             "target_pid": target_pid,
@@ -78,6 +81,7 @@ class AgentProcess:
             "threads": threads,
             "node_lock": node_lock,
             "stream": stream is not None,
+            "engine": engine,
         }
         self._stream = stream
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()

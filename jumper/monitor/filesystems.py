@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 #: types in /proc/self/mounts; FUSE ones without their prefix
@@ -10,6 +11,9 @@ SHARED = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "lustre", "beegfs", "gpfs", "ceph", "glusterfs", "afs", "panfs", "orangefs", "9p"}
     | {"sshfs"}
 )
+
+#: how space, tab, line feed and backslash are written there
+_OCTAL = re.compile(r"\\(\d{3})")
 
 
 def filesystem_of(path: str | os.PathLike[str], mounts: str = "/proc/self/mounts") -> str | None:
@@ -23,7 +27,7 @@ def filesystem_of(path: str | os.PathLike[str], mounts: str = "/proc/self/mounts
     'proc'
     """
     try:
-        lines = Path(mounts).read_text().splitlines()
+        lines = os.fsdecode(Path(mounts).read_bytes()).splitlines()
     except OSError:
         return None
     real = os.path.realpath(path)
@@ -32,7 +36,7 @@ def filesystem_of(path: str | os.PathLike[str], mounts: str = "/proc/self/mounts
         words = line.split()
         if len(words) < 3:
             continue
-        point = words[1].encode().decode("unicode_escape")
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), words[1])
         inside = real == point or real.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):
             best, kind = point, words[2]

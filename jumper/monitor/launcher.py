@@ -7,6 +7,7 @@ descriptors; it never knows.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
 import signal
@@ -115,8 +116,7 @@ class Launcher:
         return self._wait_by_shim(before_reaping) if self._shim is not None else self._wait_directly(before_reaping)
 
     def _start_by_shim(self, shim: Path) -> None:
-        report, theirs = os.pipe()
-        theirs_ack, self._ack = os.pipe()
+        (report, theirs), (theirs_ack, self._ack) = _pipe(), _pipe()
         for fd in (theirs, theirs_ack):
             os.set_inheritable(fd, True)
         arguments = [str(shim), str(theirs), str(theirs_ack), "--", *self.command]
@@ -204,6 +204,15 @@ class Launcher:
             if info.si_code != SI_KERNEL:
                 with contextlib.suppress(OSError):
                     os.kill(self.pid, info.si_signo)
+
+
+def _pipe() -> tuple[int, int]:
+    """Return a pipe off the places of the standard streams, which may be closed: they are the command's."""
+    ends = os.pipe()
+    reader, writer = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in ends)
+    for fd in ends:
+        os.close(fd)
+    return reader, writer
 
 
 def end_as(status: int) -> int:

@@ -65,28 +65,35 @@ class Pipeline:
                 self._switch_off(stage, "setup", error)
         return facts
 
-    def tick(self, mono_ns: int, wall_ns: int) -> dict[str, dict[str, Value]]:
+    def tick(
+        self, mono_ns: int, wall_ns: int, shared: CollectionContext | None = None, own: bool = True
+    ) -> dict[str, dict[str, Value]]:
         """Take one sample of every level.
 
         Parameters
         ----------
         mono_ns, wall_ns : int
             The time of the sample, ns; rates are by ``mono_ns``.
+        shared : CollectionContext, optional
+            What another engine has read already; default: a new, empty context.
+        own : bool
+            Also ask the collectors that are not built in: not for a tick that is past.
 
         Returns
         -------
         dict of str to dict
             Level -> column -> value; no level is missing.
         """
-        context = new_context(mono_ns, wall_ns)
-        for stage in self._stages:
+        context = new_context(mono_ns, wall_ns) if shared is None else shared
+        stages = [stage for stage in self._stages if own or stage.entry.origin == BUILT_IN]
+        for stage in stages:
             if not stage.off:
                 try:
                     _call(stage.collector, "snapshot", context)
                 except Exception as error:  # as above
                     self._switch_off(stage, "snapshot", error)
         rows: dict[str, dict[str, Value]] = {level: {} for level in self.levels}
-        for stage in self._stages:
+        for stage in stages:
             if not stage.off:
                 try:
                     _collect(stage, context, rows)

@@ -84,6 +84,19 @@ def boot_id() -> str | None:
         return None
 
 
+def segment_header(segment_id: str, node: str) -> dict[str, Any]:
+    """Return the keys that the header of every segment has; see docs/segment.md."""
+    return {
+        "format": fmt.FORMAT,
+        "segment": segment_id,
+        "node": node,
+        "pid": os.getpid(),
+        "uid": os.getuid(),
+        "boot_id": boot_id(),
+        "writer": {"jumper": VERSION},
+    }
+
+
 class SegmentWriter:
     """Append rows and text to one segment file; see ``docs/segment.md``.
 
@@ -143,16 +156,7 @@ class SegmentWriter:
         self._text: list[bytes] = []
         self._pending: list[bytes] = []
         self._schema_stale = True
-        self._header: dict[str, Any] = {
-            "format": fmt.FORMAT,
-            "segment": self.segment_id,
-            "node": self.node,
-            "pid": os.getpid(),
-            "uid": os.getuid(),
-            "boot_id": boot_id(),
-            "writer": {"jumper": VERSION},
-            **(header or {}),
-        }
+        self._header = {**segment_header(self.segment_id, self.node), **(header or {})}
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             self._fd: int | None = os.open(self.path, flags, 0o600)

@@ -35,7 +35,7 @@ def _f(name: str, unit: str, meaning: str) -> TaskColumn:
 
 TASK_COLUMNS: tuple[TaskColumn, ...] = (
     _s("key", "Dask key; Snakemake rule[wildcards]; the command for `jumper run`"),
-    _s("attempt_id", "Dask run id; Snakemake outer.inner.repeat; rank for `jumper run`"),
+    _s("attempt_id", "Dask run id; Snakemake outer.inner.repeat; rank and random digits for `jumper run`"),
     _i("attempt", "", "1, 2, ... by start"),
     _s("group", "Dask prefix, Snakemake rule, name of the program"),
     _s("kind", "dask, snakemake or command"),

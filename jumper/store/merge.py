@@ -22,8 +22,8 @@ from jumper.utilities import safe_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: a wall clock that moves against the monotonic one by more than this was stepped
-STEP_NS = 50_000_000
+    from jumper.store.segments import ColumnData
+
 #: (node, boot id): one monotonic clock
 Host = tuple[str, str]
 
@@ -105,6 +105,10 @@ def merge_segments(
     merged = Merged()
     paths = run.segments()
     texts = {path: read_segment(path, rows=False) for path in paths}
+    joined: dict[str, list[Path]] = {}
+    for path, text in texts.items():
+        if text.header.get("joins"):
+            joined.setdefault(str(text.header["joins"]), []).append(path)
     merged.clocks = _clocks(texts.values())
     before, files = info.get("segments", {}), info.get("files", {})
     for done, (path, text) in enumerate(texts.items()):
@@ -127,11 +131,14 @@ def merge_segments(
             "pid": text.header.get("pid"),
             "offset_ns": clock.offset_ns if clock else None,
             "error_ns": clock.error_ns if clock else None,
+            "joined": sum(texts[other].size for other in joined.get(path.stem, [])),
         }
         merged.segments[path.stem] = state
         mine = {name: rows for name, rows in files.items() if Path(name).stem == path.stem}
-        unchanged = before.get(path.stem, {}) == state and all((out.path / name).exists() for name in mine)
-        merged.files.update(mine if unchanged else _write_samples(path, out, host[0], clock))
+        unchanged = before.get(path.stem, {}) == state and all(is_whole(out.path / name) for name in mine)
+        if not text.header.get("joins"):
+            others = joined.get(path.stem, [])
+            merged.files.update(mine if unchanged else _write_samples(path, others, out, host[0], clock))
         if progress is not None:
             progress(done + 1, len(paths))
     return merged
@@ -157,23 +164,41 @@ def _clocks(segments: Iterable[Segment]) -> dict[Host, Clock]:
     return clocks
 
 
-def _write_samples(path: Path, out: RunDirectory, node: str, clock: Clock | None) -> dict[str, int]:
+def _write_samples(path: Path, others: list[Path], out: RunDirectory, node: str, clock: Clock | None) -> dict[str, int]:
     segment = read_segment(path)
+    beside = [read_segment(other) for other in others]
     files: dict[str, int] = {}
     for stream in segment.streams:
-        table = _arrow(segment, stream, node, path.stem, clock)
+        data = segment.table(stream)
+        for other in beside:
+            if stream in other.streams:
+                _join(data, other.table(stream))
+        table = _arrow(data, node, path.stem, clock)
         name = f"samples/{safe_name(stream)}/n-{safe_name(node)}/{path.stem}.parquet"
         write_parquet(table, out.path / name)
         files[name] = table.num_rows
     return files
 
 
-def _arrow(segment: Segment, stream: str, node: str, stem: str, clock: Clock | None) -> pa.Table:
+def _join(data: dict[str, ColumnData], other: dict[str, ColumnData]) -> None:
+    """Add the columns that Python collectors wrote beside the native engine, tick by tick."""
+    import numpy as np
+
+    mono, theirs = data["mono_ns"][0], other["mono_ns"][0]
+    order = np.argsort(theirs, kind="stable")
+    place = np.minimum(np.searchsorted(theirs[order], mono), len(theirs) - 1)
+    rows = order[place]
+    same = theirs[rows] == mono
+    for name, (values, valid) in other.items():
+        if name not in data:
+            data[name] = (values[rows], valid[rows] & same)
+
+
+def _arrow(data: dict[str, ColumnData], node: str, stem: str, clock: Clock | None) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
     columns: dict[str, pa.Array] = {}
-    data = segment.table(stream)
     mono = data.get("mono_ns")
     if mono is not None and clock is not None:
         columns["time_ns"] = pa.array(mono[0].astype("i8") + clock.offset_ns, pa.int64())
@@ -183,6 +208,21 @@ def _arrow(segment: Segment, stream: str, node: str, stem: str, clock: Clock | N
     for name, text in (("node", node), ("segment", stem)):
         columns[name] = pa.array([text], pa.string()).take(pa.array(np.zeros(rows, "i8")))
     return pa.table(columns)
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a Parquet file is there from its first to its last byte.
+
+    Source: the Parquet format, "File Format": ``PAR1``, the data, the footer and its length, ``PAR1``.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = file.read(4)
+            size = file.seek(-8, os.SEEK_END) + 8
+            end = file.read(8)
+    except OSError:
+        return False
+    return begin == end[4:] == b"PAR1" and size >= 12 + int.from_bytes(end[:4], "little")
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

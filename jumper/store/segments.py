@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import zlib
@@ -12,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jumper.schema import segment as fmt
+from jumper.utilities import plain_json
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    #: Values and where there is one, shape (rows,).
     Values = npt.NDArray[np.generic]
     Mask = npt.NDArray[np.bool_]
-    #: values, and where there is one
     ColumnData = tuple[Values, Mask]
 
 
@@ -156,7 +156,7 @@ def read_segment(path: str | os.PathLike[str], *, rows: bool = True) -> Segment:
 
 def _json(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data)
+        value = plain_json(data)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import Any
 
 from jumper.monitor.common import JumperError, MonitorProtocol, MonitorUnavailableError
 
-__all__ = ["ALIASES", "BACKENDS", "backend_name", "create_monitor", "native_built"]
+__all__ = ["ALIASES", "BACKENDS", "backend_name", "create_monitor", "native_built", "require_native"]
 
 #: Name -> class, imported when one is made.
 BACKENDS = {
     "thread": "jumper.monitor.backends.thread.PerformanceMonitor",
     "subprocess": "jumper.monitor.backends.subprocess.SubprocessPerformanceMonitor",
-    "native": "jumper.monitor.backends.native.NativeMonitor",
+    "native": "jumper.monitor.backends.native.monitor.NativeMonitor",
 }
 #: The documents' names of some of them.
 ALIASES = {"subprocess_python": "subprocess", "native_c": "native"}
@@ -22,9 +21,20 @@ ALIASES = {"subprocess_python": "subprocess", "native_c": "native"}
 
 def native_built() -> bool:
     """Return whether the native engine was built when jumper was installed."""
-    return importlib.util.find_spec("jumper.monitor.backends.native") is not None and hasattr(
-        importlib.import_module("jumper.monitor.backends.native"), "NativeMonitor"
-    )
+    return hasattr(importlib.import_module("jumper.monitor.backends.native"), "Engine")
+
+
+def require_native() -> None:
+    """Raise where the native engine was not built.
+
+    Raises
+    ------
+    MonitorUnavailableError
+    """
+    if not native_built():
+        raise MonitorUnavailableError(
+            "the native monitor was not built when jumper was installed (no C compiler?); use 'subprocess'"
+        )
 
 
 def backend_name(name: str = "default") -> str:
@@ -71,10 +81,8 @@ def create_monitor(name: str = "default", **kwargs: Any) -> MonitorProtocol:
         Where the monitor cannot run here.
     """
     known = backend_name(name)
-    if known == "native" and not native_built():
-        raise MonitorUnavailableError(
-            "the native monitor was not built when jumper was installed (no C compiler?); use 'subprocess'"
-        )
+    if known == "native":
+        require_native()
     module, _, attribute = BACKENDS[known].rpartition(".")
     monitor: MonitorProtocol = getattr(importlib.import_module(module), attribute)(**kwargs)
     return monitor

@@ -1,0 +1,273 @@
+"""Sampling by the native engine: it writes its own segment; Python collectors follow its ticks."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jumper.config.entries import BUILT_IN
+from jumper.monitor.backends.native._engine import Engine, columns
+from jumper.monitor.metrics.context import CollectionContext, new_context
+from jumper.monitor.metrics.node import NodeCollector
+from jumper.monitor.metrics.process import ProcessCollector
+from jumper.monitor.nodelock import NodeLock
+from jumper.monitor.pipeline import Pipeline, build_pipeline
+from jumper.monitor.sampling import Settings, ready_message
+from jumper.monitor.segment import SegmentWriter, new_segment_id, segment_header
+from jumper.schema.columns import is_derived
+from jumper.schema.errors import MonitorUnavailableError
+from jumper.schema.segment import SUFFIX
+
+STREAMS = {"process": 1, "user": 2, "slurm": 3, "system": 4, "thread": 5, "monitor": 6}
+_NAMES = {number: name for name, number in STREAMS.items()}
+_NULL = -(2**63)
+#: how long the follower waits for rows before it looks whether it shall end
+_PATIENCE_S = 0.5
+
+Row = dict[str, int | None]
+
+
+def cores() -> int:
+    """Return how many cores have a column of their own. Source: sysconf(3), _SC_NPROCESSORS_CONF."""
+    return os.sysconf("SC_NPROCESSORS_CONF")
+
+
+def stream_names(stream: int) -> list[str]:
+    """Return the columns of a stream, those of the cores included."""
+    names = columns(stream)
+    return names + [f"cpu_{core}_ns" for core in range(cores())] if stream == STREAMS["system"] else names
+
+
+def schema_payload(header: Mapping[str, Any]) -> bytes:
+    """Return the payload of the schema block of a segment that the engine writes."""
+    streams = {
+        name: {"id": number, "columns": [[column, "i8"] for column in stream_names(number)]}
+        for name, number in STREAMS.items()
+    }
+    return json.dumps({**header, "streams": streams}).encode()
+
+
+def rows_of(drained: bytes, names: Mapping[int, list[str]]) -> Iterator[tuple[str, Row]]:
+    """Yield (stream, row) of what :meth:`Engine.drain` returned."""
+    values = memoryview(drained).cast("q")
+    at = 0
+    while at < len(values):
+        stream, count = values[at], values[at + 1]
+        at += 2
+        row = values[at : at + count].tolist()
+        at += count
+        yield _NAMES[stream], {n: None if v == _NULL else v for n, v in zip(names[stream], row, strict=True)}
+
+
+class NativeSampling:
+    """The native engine for one target; parameters as in :class:`jumper.monitor.sampling.Settings`.
+
+    Attributes
+    ----------
+    reason : str or None
+        Why it ended, where nobody stopped it.
+
+    Raises
+    ------
+    MonitorUnavailableError
+        At :meth:`start`, where the thread or the segment cannot be made.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        self.settings = settings = Settings(*arguments, **keywords)
+        self.reason: str | None = None
+        self.ready: dict[str, Any] = {}
+        self.on_end: Any = None
+        self._running = False
+        self._path: Path | None = None
+        streaming = settings.stream is not None
+        own = any(entry.origin != BUILT_IN for entry in settings.config.entries)
+        self._pipeline: Pipeline | None = None
+        if streaming or own:
+            self._pipeline = build_pipeline(settings.config, settings.host(), settings.levels, derived=streaming)
+            for backend in self._pipeline.backends:  # these are the engine's part
+                if isinstance(backend, (ProcessCollector, NodeCollector)):
+                    backend.watch(())
+        schema = segment = lock = b""
+        self._extra: SegmentWriter | None = None
+        if settings.spool is not None:
+            name = new_segment_id(str(settings.facts["node"]))
+            self._path = Path(settings.spool) / (name + SUFFIX)
+            header = {**segment_header(name, str(settings.facts["node"])), "engine": "native", **settings.header}
+            schema, segment = schema_payload(header), os.fsencode(self._path)
+            if settings.node_lock:
+                lock = os.fsencode(NodeLock(settings.spool).path)
+            if own:
+                self._extra = SegmentWriter(settings.spool, {**settings.header, "kind": "collectors", "joins": name})
+        self._engine = Engine(
+            settings.interval,
+            schema=schema,
+            segment=segment,
+            node_lock=lock,
+            in_target=settings.in_target,
+            node="system" in settings.levels,
+            queue=self._pipeline is not None,
+            thread_pid=settings.target_pid if settings.threads else 0,
+            flush_s=settings.flush_s,
+        )
+        self._sets: dict[str, int] = {}
+        self._follower: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether samples are taken."""
+        if self._running and "process" in self._sets and not self._engine.alive(self._sets["process"]):
+            self._running = False
+            self.reason = "the target is gone"
+        return self._running
+
+    @property
+    def dropped(self) -> tuple[int, str | None]:
+        """Blocks that could not be written, and why."""
+        now = self._engine.statistics()
+        return now["dropped"], os.strerror(now["error"]) if now["error"] else None
+
+    @property
+    def statistics(self) -> dict[str, int]:
+        """The engine's own figures: ticks, missed, late_ns, cpu_ns, ..."""
+        return self._engine.statistics()
+
+    def start(self, timeout_s: float = 10.0, root_io_fd: int | None = None) -> dict[str, Any]:
+        """Begin; the first sample is taken before this returns."""
+        settings = self.settings
+        if root_io_fd is not None:  # the engine keeps one of its own
+            os.close(root_io_fd)
+        try:
+            self._engine.start()
+        except OSError as error:
+            where = f" ({self._path})" if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOSPC) else ""
+            raise MonitorUnavailableError(f"the native engine cannot start: {error.strerror}{where}") from error
+        for pid in settings.exclude:
+            self._engine.exclude(pid)
+        if "process" in settings.levels:
+            self._sets["process"] = self._engine.add_tree(
+                settings.target_pid, settings.parents, (settings.tag or "").encode()
+            )
+        if not settings.in_target:
+            self._engine.exclude(os.getpid())
+        if "user" in settings.levels:
+            self._sets["user"] = self._engine.add_owner(STREAMS["user"], os.getuid())
+        job = settings.host().slurm_job
+        if "slurm" in settings.levels and job is not None:
+            self._sets["slurm"] = self._engine.add_owner(STREAMS["slurm"], os.getuid(), f"SLURM_JOB_ID={job}".encode())
+        self._text(settings.facts)
+        self._text(settings.root)
+        if self._pipeline is not None:
+            self._pipeline.setup()
+        self._running = True
+        self._engine.go()
+        if self._pipeline is not None:
+            self._follow_now(0.0)
+            self._follower = threading.Thread(target=self._follow, name="jumper-follower", daemon=True)
+            self._follower.start()
+        self.ready = ready_message(settings, "native", self._path)
+        return self.ready
+
+    def tick(self) -> None:
+        """Take a sample now, outside of the schedule."""
+        self._engine.tick()
+
+    def flush(self, timeout_s: float = 2.0) -> int:
+        """Take a sample and write everything; return the segment's size in bytes."""
+        size = self._engine.flush()
+        if self._extra is not None:
+            self._extra.flush()
+        return size
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Take the last sample and end; safe to call twice."""
+        if not self._running and self._follower is None and not self._engine.statistics()["running"]:
+            return
+        self._running = False
+        now = self._engine.statistics()
+        self._text({"type": "end", "ticks": now["ticks"] + 1, "dropped": now["dropped"]})
+        self._engine.stop()
+        if self._follower is not None:
+            self._follower.join(timeout_s)
+            self._follower = None
+        if self._pipeline is not None:
+            self._follow_now(0.0)
+            self._pipeline.close()
+        if self._extra is not None:
+            self._extra.text({"type": "end"})
+            self._extra.close()
+
+    def _text(self, record: Mapping[str, Any]) -> None:
+        if self._path is None:
+            return
+        stamped = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), **record}
+        self._engine.text(json.dumps(stamped, default=str).encode() + b"\n")
+
+    def _follow(self) -> None:
+        while self._running:
+            self._follow_now(_PATIENCE_S)
+            if not self.running and self.on_end is not None and self.reason is not None:
+                self.on_end(self.reason)
+
+    def _follow_now(self, timeout_s: float) -> None:
+        """Take the rows that the engine has, tick by tick; only the newest one is a tick of Python collectors."""
+        names = {number: stream_names(number) for number in _NAMES}
+        ticks: dict[int, list[tuple[str, Row]]] = {}
+        while drained := self._engine.drain(timeout_s):
+            timeout_s = 0.0
+            for stream, row in rows_of(drained, names):
+                ticks.setdefault(int(row["mono_ns"] or 0), []).append((stream, row))
+        for mono_ns, rows in ticks.items():
+            self._take(mono_ns, rows, newest=mono_ns == max(ticks))
+
+    def _take(self, mono_ns: int, rows: list[tuple[str, Row]], newest: bool) -> None:
+        context = new_context(mono_ns, time.time_ns())
+        for name, row in rows:
+            if name in self.settings.levels:
+                context["counters"][name] = {column: v for column, v in row.items() if column != "mono_ns"}
+        if newest:
+            self._members(context)
+        assert self._pipeline is not None
+        found = self._pipeline.tick(mono_ns, context["wall_ns"], context, own=newest)
+        stream = self.settings.stream
+        for level, row in found.items():
+            if stream is not None and row:
+                stream(level, {"mono_ns": mono_ns, **row})
+            if self._extra is not None:
+                given = context["counters"].get(level, {})
+                mine = {k: v for k, v in row.items() if k not in given and (stream is None or not is_derived(k))}
+                if mine and given:
+                    extra: dict[str, float | None] = {"mono_ns": mono_ns, **mine}
+                    self._extra.row(level, extra)
+        for name, row in rows:
+            if stream is not None and name not in self.settings.levels:
+                stream(name, row)
+        if self._extra is not None:
+            self._extra.flush()
+        for record in self._pipeline.events:
+            if self.settings.note is not None:
+                self.settings.note(record)
+            self._text(record)
+        self._pipeline.events.clear()
+
+    def _members(self, context: CollectionContext) -> None:
+        """Fill the documents' keys of single processes."""
+        for level, number in self._sets.items():
+            members = self._engine.members(number)
+            pids = {member[0] for member in members}
+            if level == "process":
+                context["process_pids"] = pids
+            elif level == "user":
+                context["user_pids"] = pids
+            else:
+                context["slurm_pids"] = pids
+            for pid, cpu_ns, rss, *io in members:
+                context["cpu"][pid] = cpu_ns / 1e9
+                context["rss"][pid] = rss
+                context["io"][pid] = tuple(io)
