@@ -247,7 +247,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         status = cli.main(None if arguments is None else list(arguments), prog_name="jumper", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by who started us
+            sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return ERROR

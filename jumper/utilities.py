@@ -5,11 +5,13 @@ The names that the documents use (`get_available_levels`) live here.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
+from typing import Any
 
-__all__ = ["get_available_levels", "node_name", "parse_interval", "safe_name", "slurm_job_id"]
+__all__ = ["get_available_levels", "node_name", "parse_interval", "plain_json", "safe_name", "slurm_job_id"]
 
 #: Shortest interval that a monitor accepts, in seconds.
 MIN_INTERVAL_S = 0.001
@@ -60,6 +62,42 @@ def safe_name(text: str, limit: int = 64) -> str:
     """
     clean = re.sub(r"[^A-Za-z0-9._-]|\.\.+|^\.", "_", text)
     return (clean or "_")[:limit]
+
+
+def plain_json(data: bytes) -> Any:
+    """Return what JSON says, in text that can be written as UTF-8.
+
+    Names that are not UTF-8 come as half of a surrogate pair (os.fsdecode), which no table takes;
+    such bytes are shown as ``\\xff``.
+
+    Raises
+    ------
+    ValueError
+        Where it is no JSON.
+
+    Examples
+    --------
+    >>> plain_json(b'{"key": ["a\\\\udcffb", 1]}')
+    {'key': ['a\\\\xffb', 1]}
+    """
+    try:
+        value = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return _plain(value) if b"\\ud" in data or b"\\uD" in data else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {_plain(name): _plain(item) for name, item in value.items()}
+    return value
 
 
 def parse_interval(value: float | str) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +175,96 @@ def test_nothing_to_merge_is_said(tmp_path: Path) -> None:
 )
 def test_secrets_are_masked(command: list[str], masked: list[str]) -> None:
     assert mask_secrets(command) == masked
+
+
+@pytest.mark.parametrize("name", ["tasks", "parts", "events", "samples/process/n-n1/*"])
+@pytest.mark.parametrize("size", [None, 0, 3, 100])
+def test_tables_that_were_cut_or_removed_are_made_again(tmp_path: Path, name: str, size: int | None) -> None:
+    path = write_run(tmp_path / "run")
+    first = snapshot(path)
+    (file,) = path.glob(f"{name}.parquet")
+    if size is None:
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:size])
+    assert snapshot(path) == first
+
+
+def test_a_table_that_is_damaged_inside_is_named(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    jumper.open_run(path)
+    file = path / "tasks.parquet"
+    data = file.read_bytes()
+    file.write_bytes(data[:20] + b"x" * (len(data) - 28) + data[-8:])
+    with pytest.raises(RunError, match=r"tasks.parquet is damaged or gone: .* remove it"):
+        _ = jumper.open_run(path).tasks
+
+
+def test_tables_outlive_their_segments(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    first = snapshot(path)
+    shutil.rmtree(path / "spool")
+    assert snapshot(path) == first
+
+
+@pytest.mark.parametrize("part", ["segments", "files", "nodes"])
+@pytest.mark.parametrize("value", [3, [1], {"a": [1]}])
+def test_a_run_json_of_another_shape_is_made_again(tmp_path: Path, part: str, value: object) -> None:
+    path = write_run(tmp_path / "run")
+    jumper.open_run(path)
+    info = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**info, part: value}))
+    assert len(jumper.open_run(path).tasks) == 1
+    shutil.rmtree(path / "spool")
+    (path / "run.json").write_text(json.dumps({**info, part: value}))
+    with pytest.raises(RunError, match=f"`{part}` has another shape"):
+        jumper.open_run(path)
+
+
+def test_what_lies_in_the_spool_and_is_no_segment_is_left_alone(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    spool = path / "spool"
+    (spool / "folder.seg").mkdir()
+    (spool / "dangling.seg").symlink_to("/nonexistent")
+    (spool / "empty.seg").touch()
+    (spool / "a b'\"<x> é$(y).seg").write_bytes(b"\x00" * 1000)
+    (spool / os.fsdecode(b"bad\xff.seg")).write_bytes(b"x")
+    run = jumper.open_run(path)
+    assert len(run.tasks) == 1
+    assert len(run.samples("process")) == 5
+
+
+@pytest.mark.parametrize(("key", "shown"), [("a\udcff", "a\\xff"), ("\ud800", "\\ud800"), ("é\x00\n", "é\x00\n")])
+def test_text_that_is_not_utf8_is_shown_and_not_refused(tmp_path: Path, key: str, shown: str) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    directory.create("command", command=[key])
+    with SegmentWriter(directory.spool, node="n1") as segment:
+        segment.text({"type": "task", "event": "start", "key": key, "annotations": {key: [key]}, "mono_ns": 0})
+        segment.text({"type": "event", "kind": key, "text": key})
+    run = jumper.open_run(directory.path)
+    (task,) = run.tasks.to_dict("records")
+    assert task["key"] == shown
+    assert json.loads(task["annotations"]) == {shown: [shown]}
+    assert shown in run.events["text"].tolist()
+    json.dumps(run.info, ensure_ascii=False).encode()
+
+
+def test_readers_and_mergers_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    sources = [write_run(tmp_path / f"n{i}") for i in range(4)]
+
+    def one(_: int) -> int:
+        merge(sources, tmp_path / "all")
+        return len(jumper.open_run(tmp_path / "all").samples("process"))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(one, range(8))) == [20] * 8
+    assert not [p for p in (tmp_path / "all").rglob("*") if ".part" in p.name and p.suffix != ".parquet"]
+
+
+def test_a_run_of_a_newer_schema_is_not_added_to(tmp_path: Path) -> None:
+    out = RunDirectory(tmp_path / "newer")
+    out.create("command")
+    out.write_info({**out.read_info(), "schema": 99})
+    with pytest.raises(RunError, match="of a newer jumper"):
+        merge([write_run(tmp_path / "run")], out.path)
+    assert out.segments() == []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jumper.report.plots import Plots
 
 Progress = Callable[[int, int], None]
+_TABLES = ("tasks.parquet", "parts.parquet", "events.parquet")
 
 
 def _need(extra: str, error: ImportError) -> MissingExtraError:
@@ -165,17 +166,19 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
         ...
     jumper.schema.errors.RunError: /nonexistent is not a run: there is no such directory
     """
-    from jumper.store.merge import segments_changed
+    from jumper.store.merge import is_whole, segments_changed
 
     run = RunDirectory(path)
     info = run.read_info()
-    stale = segments_changed(run, info) or not (run.path / "tasks.parquet").exists()
-    if not stale:
+    tables = [run.path / name for name in (*_TABLES, *info.get("files", ()))]
+    # tables can be made again only from segments: where these are gone, what is left is read
+    whole = all(map(is_whole, tables)) if run.segments() else tables[0].exists()
+    if whole and not segments_changed(run, info):
         return Run(run.path, info)
     if os.access(run.path, os.W_OK):
         return Run(run.path, _merge(run, run, info, progress))
-    tables = tempfile.TemporaryDirectory(prefix="jumper-run-")
-    return Run(run.path, _merge(run, RunDirectory(tables.name), info, progress), tables)
+    apart = tempfile.TemporaryDirectory(prefix="jumper-run-")
+    return Run(run.path, _merge(run, RunDirectory(apart.name), info, progress), apart)
 
 
 def _merge(run: RunDirectory, out: RunDirectory, info: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
@@ -259,17 +262,20 @@ def merge(
         found += segments
         if first is None and (folder / "run.json").exists():
             first = run.read_info()
-    with contextlib.suppress(RunError):
+    if (out.path / "run.json").exists():
         first = out.read_info()
-    first = first or {}
-    if not (out.path / "run.json").exists():
+    else:
+        first = first or {}
         more = {name: first[name] for name in ("interval_s", "coverage") if name in first}
         out.create(str(first.get("kind", "unknown")), run=first.get("run"), **more)
         out.update_info(command=first.get("command"), created_ns=first.get("created_ns"))
     for segment in found:
         target = out.spool / segment.name
         if not target.exists() or target.stat().st_size < segment.stat().st_size:
-            partial = target.with_suffix(".part")
-            shutil.copyfile(segment, partial)
-            os.replace(partial, target)
+            partial = target.with_suffix(f".{os.getpid()}.{secrets.token_hex(3)}.part")
+            try:
+                shutil.copyfile(segment, partial)
+                os.replace(partial, target)
+            finally:
+                partial.unlink(missing_ok=True)
     return open_run(output, progress)

@@ -17,6 +17,7 @@ from typing import Any
 
 from jumper.schema import RUN_SCHEMA, VERSION
 from jumper.schema.errors import RunError
+from jumper.utilities import plain_json
 
 _SECRET = re.compile(r"^--?[\w-]*(token|password|passwd|secret|key|credential|auth)[\w-]*$", re.IGNORECASE)
 _SECRET_EQUALS = re.compile(
@@ -68,6 +69,19 @@ def write_atomically(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
+def _checked(info: Any) -> Any:
+    """Return run.json as it was read, its parts of the shape that docs/run.md gives them; else ValueError."""
+    if isinstance(info, dict) and info.get("schema") == RUN_SCHEMA:
+        for name, inner in _MAPPINGS.items():
+            part = info.get(name, {})
+            if not isinstance(part, dict) or not all(isinstance(value, inner) for value in part.values()):
+                raise ValueError(f"`{name}` has another shape than expected")
+    return info
+
+
+_MAPPINGS: dict[str, type] = {"segments": dict, "files": int, "nodes": dict, "clocks": dict, "coverage": object}
+
+
 class RunDirectory:
     """One run on disk.
 
@@ -87,7 +101,8 @@ class RunDirectory:
 
     def segments(self) -> list[Path]:
         """Return the segment files, by name."""
-        return sorted(self.spool.glob("*.seg"))
+        # no segment of ours has a name that is not UTF-8 (os.fsdecode: half a surrogate pair, not printable)
+        return sorted(p for p in self.spool.glob("*.seg") if p.is_file() and p.name.isprintable())
 
     def create(self, kind: str, *, command: Sequence[str] = (), run: str | None = None, **more: Any) -> dict[str, Any]:
         """Make the directory and its run.json; return what was written.
@@ -127,7 +142,7 @@ class RunDirectory:
             raise RunError(f"{self.path} is not a run: there is no such directory")
         file = self.path / "run.json"
         try:
-            info = json.loads(file.read_text())
+            info = _checked(plain_json(file.read_bytes()))
         except FileNotFoundError:
             info = None
         except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jumper.schema.errors import RunError
 from jumper.schema.tasks import TaskColumn
 from jumper.store.merge import write_parquet
 
@@ -55,6 +56,11 @@ def read_frame(paths: Path | Sequence[Path], columns: Sequence[str] | None = Non
     -------
     DataFrame
         Int64, Float64 and string columns; lists as objects.
+
+    Raises
+    ------
+    RunError
+        Where a file is damaged.
     """
     import pandas as pd
     import pyarrow as pa
@@ -65,10 +71,15 @@ def read_frame(paths: Path | Sequence[Path], columns: Sequence[str] | None = Non
     tables = []
     for file in files:
         wanted = None
-        if columns is not None:
-            names = set(pq.read_schema(file).names)
-            wanted = [name for name in columns if name in names]
-        tables.append(pq.read_table(file, columns=wanted, partitioning=None))
+        try:
+            if columns is not None:
+                names = set(pq.read_schema(file).names)
+                wanted = [name for name in columns if name in names]
+            tables.append(pq.read_table(file, columns=wanted, partitioning=None))
+        except (pa.ArrowException, OSError) as error:
+            hint = "remove it, and opening the run makes it again from spool/"
+            said = " ".join(str(error).split())
+            raise RunError(f"{file} is damaged or gone: {said}; {hint}") from error
     table = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
     frame: pd.DataFrame = table.to_pandas(types_mapper=types.get)
     return frame

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.truth.conftest import me
+from tests.truth.conftest import me, runner
 
-__all__ = ["me"]
+__all__ = ["me", "runner"]

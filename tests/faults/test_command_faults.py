@@ -6,12 +6,14 @@ import os
 import pty
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 import jumper
+from jumper.core.run import merge
 from tests.truth.conftest import Runner
 
 #: counts the interrupts that it gets, and says so
@@ -212,7 +214,7 @@ def test_ranks_share_one_run(me: Runner, monkeypatch: pytest.MonkeyPatch) -> Non
         processes.append(me.popen(me.jumper("run", "-o", str(out), "--", "sh", "-c", "sleep 0.2")))
     assert [p.wait(timeout=60) for p in processes] == [0, 0, 0]
     run = jumper.open_run(out)
-    assert sorted(run.tasks["attempt_id"]) == ["0", "1", "2"]
+    assert sorted(name.split(".")[0] for name in run.tasks["attempt_id"]) == ["0", "1", "2"]
     assert len(list(out.glob("spool/*.seg"))) == 3
 
 
@@ -239,3 +241,57 @@ def test_without_the_launcher_it_is_measured_all_the_same(me: Runner) -> None:
     assert me.popen([me.python, "-c", code, str(out), *workload]).wait(timeout=60) == 0
     (task,) = jumper.open_run(out).tasks.to_dict("records")
     assert task["memory_peak_bytes"] == pytest.approx(210 << 20, rel=0.04)
+
+
+@pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]], ids=str)
+def test_standard_streams_that_are_closed_stay_the_commands(me: Runner, closed: list[int]) -> None:
+    out = me.folder / "run"
+    shell = " ".join(["exec", '"$@"', *(f"{fd}>&-" for fd in closed)])
+    code = (
+        "import os\nfound = []\nfor fd in (0, 1, 2):\n try: os.fstat(fd); found.append(fd)\n except OSError: pass\n"
+        f"open(r'{me.folder}/open', 'w').write(str(found))"
+    )
+    command = me.jumper("run", "-o", str(out), "--", me.python, "-S", "-c", code + "\nos._exit(3)")
+    assert me.popen(["sh", "-c", shell, "sh", *command]).wait(timeout=60) == 3
+    assert (me.folder / "open").read_text() == str([fd for fd in (0, 1, 2) if fd not in closed])
+    assert jumper.open_run(out).tasks["exit_code"].tolist() == [3]
+
+
+def test_a_command_line_that_is_not_utf8_is_measured_like_any(me: Runner) -> None:
+    out = me.folder / "run"
+    process = me.popen(me.jumper("run", "-o", str(out), "--", "echo", os.fsdecode(b"\xff")), stdout=subprocess.PIPE)
+    assert process.communicate(timeout=60)[0] == b"\xff\n"
+    run = jumper.open_run(out)
+    assert run.tasks["key"].tolist() == ["echo '\\xff'"]
+    assert run.info["command"] == "echo '\\xff'"
+
+
+def test_folders_that_were_there_stay_when_the_command_is_not_found(me: Runner) -> None:
+    (me.folder / "kept" / "empty").mkdir(parents=True)
+    for place in ("kept/empty", "kept/new", "made/deep/new"):
+        assert me.popen(me.jumper("run", "-o", place, "--", "no-such-command")).wait(timeout=60) == 127
+    assert [p.name for p in (me.folder / "kept").iterdir()] == ["empty"]
+    assert not (me.folder / "made").exists()
+
+
+def test_a_place_that_may_not_be_looked_into_does_not_stop_the_command(runner: Runner) -> None:
+    if runner.uid is None:
+        pytest.skip("the runner `ordinary` is this case")
+    closed = Path(tempfile.mkdtemp())
+    try:
+        command = runner.jumper("run", "-o", str(closed / "run"), "--", "echo", "through")
+        process = runner.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (0, b"through\n")
+        assert "the command runs all the same" in errors.decode()
+        assert "the run goes to" in errors.decode()
+    finally:
+        closed.rmdir()
+
+
+def test_the_same_command_measured_twice_is_two_attempts_when_merged(me: Runner) -> None:
+    for name in ("a", "b"):
+        assert me.popen(me.jumper("run", "-o", name, "--", "true")).wait(timeout=60) == 0
+    run = merge([me.folder / "a", me.folder / "b"], me.folder / "both")
+    assert run.tasks["attempt"].tolist() == [1, 2]
+    assert run.tasks["wall_s"].max() < 5
