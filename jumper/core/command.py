@@ -10,20 +10,18 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from jumper.monitor.backends import backend_name
+from jumper.monitor.backends import backend_name, require_native
 from jumper.monitor.filesystems import is_shared
 from jumper.monitor.launcher import CannotExecute, Exit, Launcher, end_as
-from jumper.monitor.nodefacts import memory_limit_bytes, node_facts
-from jumper.monitor.pipeline import CollectorConfig, build_pipeline, load_config
-from jumper.monitor.sampler import Sampler
+from jumper.monitor.nodefacts import memory_limit_bytes
+from jumper.monitor.pipeline import CollectorConfig, load_config
+from jumper.monitor.sampling import sampling
 from jumper.monitor.segment import SegmentWriter, SpoolError, spool_folder
-from jumper.monitor.sinks import SegmentSink
-from jumper.schema.errors import JumperError, MonitorUnavailableError, RunError
+from jumper.schema.errors import JumperError, RunError
 from jumper.store.rundir import RunDirectory, mask_secrets, new_run_id
-from jumper.utilities import parse_interval, slurm_job_id
+from jumper.utilities import parse_interval
 
 #: how often a shared file system is written to
 SHARED_FLUSH_S = 10.0
@@ -82,13 +80,14 @@ def run(
         For wrong settings, before the command starts.
     """
     interval = parse_interval(interval)
-    if backend_name(backend) == "native":
-        raise MonitorUnavailableError("`jumper run` has no native engine in this build; use --backend thread")
+    engine = "native" if backend_name(backend) == "native" else "python"
+    if engine == "native":
+        require_native()
     config = load_config(collectors)
     wanted = tuple(levels or ("process", "system"))
     rank = rank_of_many()
     directory, writer, made = _open(command, output, interval, rank)
-    measurement = _Measurement(command, rank, interval, config, wanted, writer)
+    measurement = _Measurement(command, rank, interval, config, wanted, writer, engine)
     try:
         status = measurement.run()
     except CannotExecute as error:
@@ -98,7 +97,7 @@ def run(
         _say(f"cannot run {command[0]!r}: {error.strerror}")
         return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
     if directory is not None and writer is not None:
-        _finish(directory, writer, rank)
+        _finish(directory, writer, rank, measurement.lost)
     return end_as(status)
 
 
@@ -111,6 +110,7 @@ class _Measurement:
         config: CollectorConfig,
         levels: tuple[str, ...],
         writer: SegmentWriter | None,
+        engine: str,
     ) -> None:
         self.command = list(command)
         self.rank = rank
@@ -118,8 +118,9 @@ class _Measurement:
         self.config = config
         self.levels = levels
         self.writer = writer
-        self.sampler: Sampler | None = None
-        self.facts = node_facts()
+        self.engine = engine
+        self.sampling: Any = None
+        self.lost: tuple[int, str | None] = (0, None)
         self.key = shlex.join(mask_secrets(command))
 
     def run(self) -> int:
@@ -140,44 +141,36 @@ class _Measurement:
     def _begin(self, launcher: Launcher, tag: str | None, io_fd: int | None) -> None:
         if self.writer is None:
             return
-        host = SimpleNamespace(
-            pid=launcher.pid,
-            process=None,
-            uid=os.getuid(),
-            slurm_job=slurm_job_id(),
-            interval=self.interval,
-            node_info=SimpleNamespace(**self.facts),
-        )
         program = os.path.basename(self.command[0])
-        self.writer.text(self.facts)
         limit = memory_limit_bytes()
-        self.writer.text(
-            {"type": "root", "pid": launcher.pid, "name": program, "kind": "command", "memory_limit_bytes": limit}
-        )
         self._task("start", launcher, mono_ns=launcher.start_ns, group=program, memory_limit_bytes=limit)
         self.writer.flush()
-        sink = SegmentSink(self.writer, SHARED_FLUSH_S if is_shared(self.writer.path) else 0.0)
-        self.sampler = Sampler(
-            build_pipeline(self.config, host, self.levels, derived=False),
-            self.levels,
-            self.interval,
+        self.sampling = sampling(
+            self.engine,
             launcher.pid,
-            [sink],
+            self.interval,
+            self.levels,
+            self.config,
+            self.writer.path.parent,
+            {"rank": self.rank},
+            {"name": program, "kind": "command", "memory_limit_bytes": limit},
             parents=launcher.adopters,
             exclude=launcher.adopters,
             tag=tag,
+            flush_s=SHARED_FLUSH_S if is_shared(self.writer.path) else 0.0,
         )
-        self.sampler.start(root_io_fd=io_fd)
+        self.sampling.start(root_io_fd=io_fd)
 
     def _last_look(self, ended: Exit) -> None:
         """The command is a zombie: its clock and its kept I/O file can be read a last time."""
-        if self.sampler is not None:
+        if self.sampling is not None:
             with contextlib.suppress(Exception):
-                self.sampler.tick_now()
+                self.sampling.tick()
 
     def _end(self, launcher: Launcher, ended: Exit, orphans: list[Exit]) -> None:
-        if self.sampler is not None:
-            self.sampler.stop()
+        if self.sampling is not None:
+            self.sampling.stop()
+            self.lost = self.sampling.dropped
         if self.writer is None:
             return
         everyone = [ended, *orphans]
@@ -196,8 +189,7 @@ class _Measurement:
             reason=None if ended.status >= 0 else f"ended by signal {-ended.status}",
             rusage=usage,
         )
-        ticks = self.sampler.ticks if self.sampler is not None else 0
-        self.writer.text({"type": "end", "ticks": ticks, "dropped": self.writer.dropped})
+        self.writer.text({"type": "end", "dropped": self.writer.dropped})
         self.writer.close()
 
     def _task(self, event: str, launcher: Launcher, **more: Any) -> None:
@@ -269,12 +261,12 @@ def _discard(directory: RunDirectory | None, writer: SegmentWriter, made: Sequen
             folder.rmdir()
 
 
-def _finish(directory: RunDirectory, writer: SegmentWriter, rank: str | None) -> None:
+def _finish(directory: RunDirectory, writer: SegmentWriter, rank: str | None, lost: tuple[int, str | None]) -> None:
     if rank is None:
         with contextlib.suppress(JumperError, OSError):
             directory.update_info(finished_ns=time.time_ns())
-    if writer.dropped:
-        _say(f"{writer.dropped} blocks of samples were lost: {writer.reason}")
+    if writer.dropped + lost[0]:
+        _say(f"{writer.dropped + lost[0]} blocks of samples were lost: {lost[1] or writer.reason}")
     elif sys.stderr is not None and sys.stderr.isatty() and rank in (None, "0"):
         _say(f"measured; see `jumper summary {directory.path}` or `jumper report {directory.path}`")
 
