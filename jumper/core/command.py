@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shlex
 import sys
 import time
@@ -18,7 +19,7 @@ from jumper.monitor.launcher import CannotExecute, Exit, Launcher, end_as
 from jumper.monitor.nodefacts import memory_limit_bytes
 from jumper.monitor.pipeline import CollectorConfig, load_config
 from jumper.monitor.sampling import sampling
-from jumper.monitor.segment import SegmentWriter, SpoolError, spool_folder
+from jumper.monitor.segment import spool_folder
 from jumper.schema.errors import JumperError, RunError
 from jumper.store.rundir import RunDirectory, mask_secrets, new_run_id
 from jumper.utilities import parse_interval
@@ -86,18 +87,17 @@ def run(
     config = load_config(collectors)
     wanted = tuple(levels or ("process", "system"))
     rank = rank_of_many()
-    directory, writer, made = _open(command, output, interval, rank)
-    measurement = _Measurement(command, rank, interval, config, wanted, writer, engine)
+    run_id = new_run_id()
+    directory = RunDirectory(output if output is not None else Path("jumper-runs") / run_id)
+    with contextlib.suppress(PermissionError):  # said when it cannot be made
+        _check_free(directory, rank)
+    measurement = _Measurement(command, rank, interval, config, wanted, engine, directory, run_id)
     try:
         status = measurement.run()
     except CannotExecute as error:
-        if writer is not None:
-            writer.close()
-            _discard(directory, writer, made if rank is None else ())
         _say(f"cannot run {command[0]!r}: {error.strerror}")
         return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
-    if directory is not None and writer is not None:
-        _finish(directory, writer, rank, measurement.lost)
+    measurement.say_where()
     return end_as(status)
 
 
@@ -109,18 +109,20 @@ class _Measurement:
         interval: float,
         config: CollectorConfig,
         levels: tuple[str, ...],
-        writer: SegmentWriter | None,
         engine: str,
+        directory: RunDirectory,
+        run_id: str,
     ) -> None:
         self.command = list(command)
         self.rank = rank
         self.interval = interval
         self.config = config
         self.levels = levels
-        self.writer = writer
         self.engine = engine
+        self.directory: RunDirectory | None = directory
+        self.run_id = run_id
         self.sampling: Any = None
-        self.lost: tuple[int, str | None] = (0, None)
+        self.attempt_id = f"{rank or 0}.{secrets.token_hex(4)}"
         self.key = shlex.join(mask_secrets(command))
 
     def run(self) -> int:
@@ -139,27 +141,43 @@ class _Measurement:
         return ended.status
 
     def _begin(self, launcher: Launcher, tag: str | None, io_fd: int | None) -> None:
-        if self.writer is None:
+        """Make the run and sample into it; where its place cannot be written, in the spool; else not at all."""
+        wanted = self.directory
+        for directory in (wanted, None):
+            try:
+                self.directory = directory or RunDirectory(spool_folder() / "runs" / self.run_id)
+                if not (self.directory.path / "run.json").exists():
+                    self.directory.create("command", command=self.command, run=self.run_id, interval_s=self.interval)
+                self._sample(launcher, tag, self.directory.spool, io_fd)
+            except (JumperError, OSError) as error:
+                self.sampling = None
+                _say(f"{error}; the command runs all the same")
+                continue
+            if directory is None:
+                _say(f"the run goes to {self.directory.path}")
             return
+        self.directory = None
+
+    def _sample(self, launcher: Launcher, tag: str | None, spool: Path, io_fd: int | None) -> None:
         program = os.path.basename(self.command[0])
         limit = memory_limit_bytes()
-        self._task("start", launcher, mono_ns=launcher.start_ns, group=program, memory_limit_bytes=limit)
-        self.writer.flush()
         self.sampling = sampling(
             self.engine,
             launcher.pid,
             self.interval,
             self.levels,
             self.config,
-            self.writer.path.parent,
-            {"rank": self.rank},
+            spool,
+            {"kind": "command", "rank": self.rank},
             {"name": program, "kind": "command", "memory_limit_bytes": limit},
             parents=launcher.adopters,
             exclude=launcher.adopters,
             tag=tag,
-            flush_s=SHARED_FLUSH_S if is_shared(self.writer.path) else 0.0,
+            flush_s=SHARED_FLUSH_S if is_shared(spool) else 0.0,
         )
         self.sampling.start(root_io_fd=io_fd)
+        self._task("start", launcher, mono_ns=launcher.start_ns, group=program, memory_limit_bytes=limit)
+        self.sampling.flush()
 
     def _last_look(self, ended: Exit) -> None:
         """The command is a zombie: its clock and its kept I/O file can be read a last time."""
@@ -168,10 +186,7 @@ class _Measurement:
                 self.sampling.tick()
 
     def _end(self, launcher: Launcher, ended: Exit, orphans: list[Exit]) -> None:
-        if self.sampling is not None:
-            self.sampling.stop()
-            self.lost = self.sampling.dropped
-        if self.writer is None:
+        if self.sampling is None:
             return
         everyone = [ended, *orphans]
         usage = {
@@ -189,22 +204,33 @@ class _Measurement:
             reason=None if ended.status >= 0 else f"ended by signal {-ended.status}",
             rusage=usage,
         )
-        self.writer.text({"type": "end", "dropped": self.writer.dropped})
-        self.writer.close()
+        self.sampling.stop()
+        if self.directory is not None and self.rank is None:
+            with contextlib.suppress(JumperError, OSError):
+                self.directory.update_info(finished_ns=time.time_ns())
+
+    def say_where(self) -> None:
+        """Say what was lost; on a terminal, where the run is."""
+        if self.directory is None or self.sampling is None:
+            return
+        lost, why = self.sampling.dropped
+        if lost:
+            _say(f"{lost} blocks of samples were lost: {why}")
+        elif sys.stderr is not None and sys.stderr.isatty() and self.rank in (None, "0"):
+            _say(f"measured; see `jumper summary {self.directory.path}` or `jumper report {self.directory.path}`")
 
     def _task(self, event: str, launcher: Launcher, **more: Any) -> None:
-        assert self.writer is not None
         record = {
             "type": "task",
             "event": event,
             "key": self.key,
-            "attempt_id": f"{self.rank or 0}.{self.writer.segment_id.rpartition('.')[2]}",
+            "attempt_id": self.attempt_id,
             "kind": "command",
             "pid": launcher.pid,
             "interval_s": self.interval,
             **more,
         }
-        self.writer.text(record)
+        self.sampling.text(record)
 
 
 def _open_io(pid: int) -> int | None:
@@ -212,33 +238,6 @@ def _open_io(pid: int) -> int | None:
         return os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
-
-
-def _open(
-    command: Sequence[str], output: str | os.PathLike[str] | None, interval: float, rank: str | None
-) -> tuple[RunDirectory | None, SegmentWriter | None, list[Path]]:
-    """Make the run; where its place cannot be written, one in the spool; where that fails too, none.
-
-    Also returns the folders that were not there before, innermost first.
-    """
-    run_id = new_run_id()
-    directory = RunDirectory(output if output is not None else Path("jumper-runs") / run_id)
-    with contextlib.suppress(PermissionError):  # said below, when it cannot be made
-        _check_free(directory, rank)
-    for place in (directory, None):
-        try:
-            target = place or RunDirectory(spool_folder() / "runs" / run_id)
-            made = [folder for folder in (target.spool, *target.spool.parents) if not folder.exists()]
-            if not (target.path / "run.json").exists():
-                target.create("command", command=command, run=run_id, interval_s=interval)
-            writer = SegmentWriter(target.spool, {"interval_s": interval, "kind": "command", "rank": rank})
-        except (JumperError, SpoolError, OSError) as error:
-            _say(f"{error}; the command runs all the same")
-            continue
-        if place is None:
-            _say(f"the run goes to {target.path}")
-        return target, writer, made
-    return None, None, []
 
 
 def _check_free(directory: RunDirectory, rank: str | None) -> None:
@@ -249,26 +248,6 @@ def _check_free(directory: RunDirectory, rank: str | None) -> None:
         directory.read_info()
     elif directory.path.exists() and (not directory.path.is_dir() or (any(directory.path.iterdir()) and rank is None)):
         raise RunError(f"{directory.path} exists and is no run; choose another place with -o")
-
-
-def _discard(directory: RunDirectory | None, writer: SegmentWriter, made: Sequence[Path]) -> None:
-    """Remove what was made for a command that never ran, and no folder that was there before or is used."""
-    with contextlib.suppress(OSError):
-        writer.path.unlink()
-        if directory is not None and directory.spool in made and not any(directory.spool.iterdir()):
-            (directory.path / "run.json").unlink()
-        for folder in made:
-            folder.rmdir()
-
-
-def _finish(directory: RunDirectory, writer: SegmentWriter, rank: str | None, lost: tuple[int, str | None]) -> None:
-    if rank is None:
-        with contextlib.suppress(JumperError, OSError):
-            directory.update_info(finished_ns=time.time_ns())
-    if writer.dropped + lost[0]:
-        _say(f"{writer.dropped + lost[0]} blocks of samples were lost: {lost[1] or writer.reason}")
-    elif sys.stderr is not None and sys.stderr.isatty() and rank in (None, "0"):
-        _say(f"measured; see `jumper summary {directory.path}` or `jumper report {directory.path}`")
 
 
 def _say(text: str) -> None:

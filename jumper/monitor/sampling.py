@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -114,6 +115,10 @@ class Sampling(Protocol):
         """Take a sample and write everything; return the segment's size in bytes."""
         ...
 
+    def text(self, record: Mapping[str, Any]) -> None:
+        """Append a record to the segment; on disk after the next sample."""
+        ...
+
     def stop(self, timeout_s: float = 5.0) -> None:
         """Take the last sample and end; safe to call twice."""
         ...
@@ -189,6 +194,11 @@ class PythonSampling:
         self.sampler.tick_now()
         self.writer.flush()
         return self.writer.size
+
+    def text(self, record: Mapping[str, Any]) -> None:
+        """Append a record to the segment; on disk after the next sample."""
+        if self.writer is not None:
+            self.writer.text({"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), **record})
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Take the last sample and end; safe to call twice."""

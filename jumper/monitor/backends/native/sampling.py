@@ -161,8 +161,8 @@ class NativeSampling:
         job = settings.host().slurm_job
         if "slurm" in settings.levels and job is not None:
             self._sets["slurm"] = self._engine.add_owner(STREAMS["slurm"], os.getuid(), f"SLURM_JOB_ID={job}".encode())
-        self._text(settings.facts)
-        self._text(settings.root)
+        self.text(settings.facts)
+        self.text(settings.root)
         if self._pipeline is not None:
             self._pipeline.setup()
         self._running = True
@@ -191,7 +191,7 @@ class NativeSampling:
             return
         self._running = False
         now = self._engine.statistics()
-        self._text({"type": "end", "ticks": now["ticks"] + 1, "dropped": now["dropped"]})
+        self.text({"type": "end", "ticks": now["ticks"] + 1, "dropped": now["dropped"]})
         self._engine.stop()
         if self._follower is not None:
             self._follower.join(timeout_s)
@@ -203,7 +203,8 @@ class NativeSampling:
             self._extra.text({"type": "end"})
             self._extra.close()
 
-    def _text(self, record: Mapping[str, Any]) -> None:
+    def text(self, record: Mapping[str, Any]) -> None:
+        """Append a record to the segment; on disk after the next sample."""
         if self._path is None:
             return
         stamped = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), **record}
@@ -236,25 +237,32 @@ class NativeSampling:
         assert self._pipeline is not None
         found = self._pipeline.tick(mono_ns, context["wall_ns"], context, own=newest)
         stream = self.settings.stream
-        for level, row in found.items():
-            if stream is not None and row:
-                stream(level, {"mono_ns": mono_ns, **row})
-            if self._extra is not None:
-                given = context["counters"].get(level, {})
-                mine = {k: v for k, v in row.items() if k not in given and (stream is None or not is_derived(k))}
-                if mine and given:
-                    extra: dict[str, float | None] = {"mono_ns": mono_ns, **mine}
-                    self._extra.row(level, extra)
-        for name, row in rows:
-            if stream is not None and name not in self.settings.levels:
-                stream(name, row)
+        if stream is not None:
+            for level, columns in found.items():
+                if columns:
+                    stream(level, {"mono_ns": mono_ns, **columns})
+            for name, row in rows:
+                if name not in self.settings.levels:
+                    stream(name, row)
         if self._extra is not None:
-            self._extra.flush()
+            self._write_beside(self._extra, mono_ns, found, context)
         for record in self._pipeline.events:
             if self.settings.note is not None:
                 self.settings.note(record)
-            self._text(record)
+            self.text(record)
         self._pipeline.events.clear()
+
+    def _write_beside(
+        self, extra: SegmentWriter, mono_ns: int, found: Mapping[str, Mapping[str, Any]], context: CollectionContext
+    ) -> None:
+        """Write what Python collectors found; a reader joins it by tick to what the engine wrote."""
+        streaming = self.settings.stream is not None  # then derived columns of ours are among them
+        for level, columns in found.items():
+            given = context["counters"].get(level, {})
+            mine = {k: v for k, v in columns.items() if k not in given and not (streaming and is_derived(k))}
+            if mine and given:
+                extra.row(level, {"mono_ns": mono_ns, **mine})
+        extra.flush()
 
     def _members(self, context: CollectionContext) -> None:
         """Fill the documents' keys of single processes."""

@@ -71,7 +71,7 @@ class Process:
         self.own = [0] * WIDTH
         self.dead = [0] * WIDTH
         self.pending = [0] * WIDTH
-        self.absorbed: list[int] | None = None
+        self.absorbed: list[int] = []
         self.age = 0
 
     def read(self, fs: ProcFS) -> bool:
@@ -83,6 +83,7 @@ class Process:
         if stat is None or (self.start and stat.start != self.start):
             return False
         clock = cpu_clock_ns(self.pid) if fs.root == "/proc" else None
+        first = not self.start
         user, system = stat.utime * TICK_NS, stat.stime * TICK_NS
         self.start, self.ppid, self.state, self.threads = stat.start, stat.ppid, stat.state, stat.threads
         self.comm = stat.comm.decode("utf-8", "replace")
@@ -101,6 +102,8 @@ class Process:
         io = fs.io(self.pid)
         if io is not None:
             self.take_io(io)
+        if first:  # its children are found after it: whatever it collects of them comes on top
+            self.absorbed = self.collected()
         return True
 
     def take_io(self, io: Io) -> None:
@@ -162,9 +165,11 @@ class Ledger:
 
     def settle(self, alive: dict[int, Process], gone: Iterable[Process]) -> Totals:
         """Return the totals after one pass; ``alive`` parents first, ``gone`` since the last pass."""
-        gone = list(gone)
+        # children before their parents: these are older, in whatever order their ends were noticed
+        gone = sorted(gone, key=lambda process: (process.start, process.pid), reverse=True)
         former = {process.pid: process for process in gone}
-        for process in reversed(gone):
+        for process in gone:
+            self._collect(process)
             used = process.total()
             parent = alive.get(process.ppid) or former.get(process.ppid)
             if parent is None or parent is process:
@@ -185,16 +190,22 @@ class Ledger:
         for index, value in enumerate(values):
             into[index] += value
 
-    def _absorb(self, process: Process) -> None:
+    @staticmethod
+    def _collect(process: Process) -> None:
+        """Take from what a process has still to collect what it has collected since the last pass."""
         now = process.collected()
         before, process.absorbed = process.absorbed, now
-        if not any(process.pending):
-            return
-        if before is not None:
+        if any(process.pending):
             process.pending = [
                 max(0, waiting - max(0, new - old))
                 for waiting, new, old in zip(process.pending, now, before, strict=True)
             ]
+
+    def _absorb(self, process: Process) -> None:
+        waiting = any(process.pending)
+        self._collect(process)
+        if not waiting:
+            return
         process.age += 1
         if process.age >= PATIENCE:
             if process.pending[0] > ROUNDING_NS:
