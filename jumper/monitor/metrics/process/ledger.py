@@ -71,7 +71,7 @@ class Process:
         self.own = [0] * WIDTH
         self.dead = [0] * WIDTH
         self.pending = [0] * WIDTH
-        self.absorbed: list[int] = []
+        self.absorbed = [0] * WIDTH
         self.age = 0
 
     def read(self, fs: ProcFS) -> bool:
