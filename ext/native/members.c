@@ -31,6 +31,12 @@ static bool older(const struct process *a, const struct process *b)
     return a->start != b->start ? a->start < b->start : a->pid < b->pid;
 }
 
+static void collected(const struct process *process, int64_t out[WIDTH])
+{
+    memcpy(out, process->dead, sizeof process->dead);
+    memcpy(out + CPU_PARTS, process->own + CPU_PARTS, (WIDTH - CPU_PARTS) * sizeof *out);
+}
+
 bool set_admit(struct set *set, struct process *process, int64_t now)
 {
     uint64_t bit = UINT64_C(1) << set->bit;
@@ -50,18 +56,14 @@ bool set_admit(struct set *set, struct process *process, int64_t now)
         at--;
     }
     set->members[at] = (struct member){.process = process};
+    /* its children are found after it: whatever it collects of them comes on top */
+    collected(process, set->members[at].absorbed);
     if (set->kind == TREE) {
         set->members[at].step = FIRST_LOOK_NS;
         set->members[at].next_look = now + FIRST_LOOK_NS;
     }
     process->sets |= bit;
     return true;
-}
-
-static void collected(const struct process *process, int64_t out[WIDTH])
-{
-    memcpy(out, process->dead, sizeof process->dead);
-    memcpy(out + CPU_PARTS, process->own + CPU_PARTS, (WIDTH - CPU_PARTS) * sizeof *out);
 }
 
 static void total_of(const struct member *member, int64_t out[WIDTH])
@@ -76,10 +78,25 @@ static void add(int64_t into[WIDTH], const int64_t values[WIDTH])
         into[i] += values[i];
 }
 
+/* Take from what a process has still to collect what it has collected since the last pass; whether it had any. */
+static bool collect(struct member *member)
+{
+    int64_t now[WIDTH];
+    bool waiting = false;
+    collected(member->process, now);
+    for (int i = 0; i < WIDTH; i++) {
+        waiting |= member->pending[i] != 0;
+        member->pending[i] = larger(0, member->pending[i] - larger(0, now[i] - member->absorbed[i]));
+    }
+    memcpy(member->absorbed, now, sizeof now);
+    return waiting;
+}
+
 static void bury(struct set *set, struct member *member)
 {
     struct process *process = member->process;
     int64_t used[WIDTH];
+    collect(member);
     total_of(member, used);
     struct member *parent = process->ppid != process->pid ? member_of(set, process->ppid) : NULL;
     if (parent == NULL) {
@@ -96,25 +113,13 @@ static void bury(struct set *set, struct member *member)
 
 static void absorb(struct set *set, struct member *member)
 {
-    int64_t now[WIDTH];
-    collected(member->process, now);
-    bool waiting = false;
-    for (int i = 0; i < WIDTH; i++)
-        waiting |= member->pending[i] != 0;
-    if (waiting) {
-        if (member->had_absorbed)
-            for (int i = 0; i < WIDTH; i++)
-                member->pending[i] = larger(0, member->pending[i] - larger(0, now[i] - member->absorbed[i]));
-        if (++member->age >= PATIENCE) {
-            if (member->pending[0] > ROUNDING_NS) {
-                add(set->carry, member->pending);
-                set->lost_cpu += member->pending[0];
-            }
-            memset(member->pending, 0, sizeof member->pending);
-        }
+    if (!collect(member) || ++member->age < PATIENCE)
+        return;
+    if (member->pending[0] > ROUNDING_NS) {
+        add(set->carry, member->pending);
+        set->lost_cpu += member->pending[0];
     }
-    memcpy(member->absorbed, now, sizeof now);
-    member->had_absorbed = true;
+    memset(member->pending, 0, sizeof member->pending);
 }
 
 void set_settle(struct set *set)
@@ -242,6 +247,9 @@ void set_measure(struct set *set, struct reading *out)
             risen = larger(risen, process->hwm - process->rss);
         }
     }
+    if (!set->measured) /* marks from before anybody looked */
+        risen = 0;
+    set->measured = true;
     set->rss_peak = larger(set->rss_peak, out->rss);
     set->used_peak = larger(set->used_peak, out->used + (set->kind == TREE ? risen : 0));
 }

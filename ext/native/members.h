@@ -10,8 +10,7 @@ enum { MOST_SETS = 64, MOST_EXCLUDED = 16, MOST_TAG = 256 };
 struct member {
     struct process *process;
     int64_t pending[WIDTH];  /* what dead children used and this one has not collected yet */
-    int64_t absorbed[WIDTH]; /* what it had collected at the pass before */
-    bool had_absorbed;
+    int64_t absorbed[WIDTH]; /* what it had collected when it was found, or at the pass before */
     int age;
     int64_t next_look, step; /* early samples; 0: none more */
 };
@@ -41,7 +40,7 @@ struct set {
     size_t family_capacity;
     int64_t carry[WIDTH], last[WIDTH], lost_cpu;
     int64_t rss_peak, used_peak, hwm_dead, hwm_max_dead, seen_faults, orphan_faults;
-    bool io_known;
+    bool io_known, measured;
 };
 
 /* Become a member; false where it is one already or there is no memory. */
