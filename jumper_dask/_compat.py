@@ -20,19 +20,21 @@ def run_id(ts: Any) -> str:
     return str(getattr(ts, "run_id", 0))
 
 
-def ran_on(worker: Any, ts: Any) -> int | None:
-    """Return the Python ident of the thread that ran a finished task, or None.
+def in_thread(worker: Any, ts: Any) -> bool:
+    """Return whether a thread of this process runs a task.
 
-    None too for coroutines (they share the event loop's thread) and for executors
+    No for coroutines (they share the event loop's thread) and for executors
     that are processes, whose idents are not of this process.
     """
     if getattr(getattr(ts, "run_spec", None), "is_coro", False):
-        return None
+        return False
     name = (getattr(ts, "annotations", None) or {}).get("executor", "default")
-    executor = worker.executors.get(name)
-    if executor is None or "ThreadPoolExecutor" not in type(executor).__name__:
-        return None
-    ident: int | None = worker.state.threads.get(ts.key)
+    return "ThreadPoolExecutor" in type(worker.executors.get(name)).__name__
+
+
+def ran_on(worker: Any, ts: Any) -> int | None:
+    """Return the Python ident of the thread that ran a finished task, or None where it is not known."""
+    ident: int | None = worker.state.threads.get(ts.key) if in_thread(worker, ts) else None
     return ident
 
 
@@ -45,6 +47,12 @@ def running_threads(worker: Any) -> dict[Any, int]:
     """Return key -> ident of the threads at work."""
     with worker.active_threads_lock:
         return {key: ident for ident, key in worker.active_threads.items()}
+
+
+def pool_threads(worker: Any) -> list[int]:
+    """Return the idents of the threads that run tasks without an executor of their own."""
+    threads = getattr(worker.executors.get("default"), "_threads", None) or ()
+    return [thread.ident for thread in list(threads) if thread.ident is not None]
 
 
 def compute_times(ts: Any) -> tuple[float, float] | None:

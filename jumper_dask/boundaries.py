@@ -105,15 +105,22 @@ class Ledger:
                     other.shared = True
         return attempt
 
-    def finish(self, attempt: Attempt, ident: int | None, times: tuple[int, int] | None) -> list[dict[str, Any]]:
+    def finish(
+        self, attempt: Attempt, ident: int | None, times: tuple[int, int] | None, seek: bool = False
+    ) -> list[dict[str, Any]]:
         """Return the records of an attempt that ended: of its stop, and of its start if that was not written yet.
 
-        ``times`` are its start and stop in ns of the monotonic clock, where the thread noted them.
+        ``times`` are its start and stop in ns of the monotonic clock, where the thread noted them. ``seek``: whether a
+        thread of the pool ran it though ``ident`` is None, as Dask forgets the thread of a task that it reschedules.
         """
         with self._lock:
             mono_ns, wall_ns = time.monotonic_ns(), time.time_ns()
             self._look(mono_ns, attempt)
             self.running.pop((id(attempt.worker), attempt.key), None)
+            if ident is None:
+                ident = attempt.ident
+            if ident is None and seek:
+                ident = self._left_by(attempt)
             step = self.threads.step(ident) if ident is not None else None
             if step is not None:
                 attempt.tid = step[0]
@@ -207,6 +214,13 @@ class Ledger:
                     attempt.tid = threading.get_native_id()
                     self.children.spawning(attempt, self.running.values())
                 return
+
+    def _left_by(self, attempt: Attempt) -> int | None:
+        """Return the thread that must have run an attempt: the only idle one that worked since it was read last."""
+        busy = set(_compat.running_threads(attempt.worker).values())
+        idle = (ident for ident in _compat.pool_threads(attempt.worker) if ident not in busy)
+        worked = [ident for ident in idle if self.threads.worked(ident)]
+        return worked[0] if len(worked) == 1 else None
 
     def _look(self, mono_ns: int, ending: Attempt | None = None) -> None:
         self._looked_ns = mono_ns

@@ -16,6 +16,8 @@ import msgspec
 
 from jumper_dask._compat import native_id
 
+#: CPU that a thread may use between two tasks without working, in ns.
+WAITING_NS = 200_000
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform.startswith("linux")
 
@@ -135,6 +137,14 @@ class Threads:
     def base(self, tid: int) -> Reading:
         """Return the reading that the next step begins at."""
         return self._last.get(tid) or Reading(0)
+
+    def worked(self, ident: int) -> bool:
+        """Return whether a thread used more CPU since its last reading than it takes to wait for work."""
+        tid = self.tid(ident)
+        try:
+            return tid is not None and thread_cpu_ns(tid) - self.base(tid).cpu_ns > WAITING_NS
+        except OSError:
+            return False
 
     def forget(self, tid: int) -> None:
         """Drop what is kept for a thread that is gone."""

@@ -17,7 +17,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from jumper.monitor.agent_process import AgentProcess
+from jumper.monitor.backends import native_built
 from jumper.monitor.pipeline import CollectorConfig
+from jumper.monitor.sampling import Sampling
 from jumper.monitor.segment import SegmentWriter, spool_folder
 from jumper.schema.errors import MonitorUnavailableError
 from jumper.utilities import node_name, slurm_job_id
@@ -92,7 +94,8 @@ class WorkerSide:
             del self._attempts[key]
             attempt.state, reason = _outcome(ts, start, finish)
             ident = _compat.ran_on(self.worker, ts) if ts is not None else None
-            records = ledger.finish(attempt, ident, self._times(ts))
+            seek = ident is None and ts is not None and start == "executing" and _compat.in_thread(self.worker, ts)
+            records = ledger.finish(attempt, ident, self._times(ts), seek)
             if reason is not None:
                 records[-1]["reason"] = reason
             for record in records:
@@ -140,7 +143,7 @@ class Site:
         self._config = side.config
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jumper-spool")
         self._writer: SegmentWriter | None = None
-        self._agent: AgentProcess | None = None
+        self._agent: Sampling | None = None
         self._reason: str | None = None
         self._folder: Path | None = None
         self._task: asyncio.Task[None] | None = None
@@ -234,7 +237,13 @@ class Site:
         levels = ["process", "system", *(["slurm"] if slurm_job_id() else [])]
         root = {"name": str(self.sides[0].worker.name), "kind": "dask-worker"}
         limit = _compat.memory_limit(self.sides[0].worker)
-        self._agent = AgentProcess(
+        # a thread that no held GIL stops, or a process of its own where that is not built
+        engine: Any = AgentProcess
+        if native_built():
+            from jumper.monitor.backends.native.sampling import NativeSampling
+
+            engine = NativeSampling
+        self._agent = engine(
             target_pid=os.getpid(),
             interval=self.interval,
             levels=levels,
@@ -248,6 +257,10 @@ class Site:
         try:
             ready = self._agent.start()
             self.shipper.sources.append(Source(Path(ready["segment_path"])))
+            writers = getattr(self._agent, "writers", ())
+            self.shipper.sources += [Source(writer.path, read=writer.read) for writer in writers]
+            if not writers:
+                self.shipper.sources += [Source(Path(path)) for path in ready.get("also", ())]
         except MonitorUnavailableError as error:
             self._agent = None
             self._event("monitor-unavailable", str(error))

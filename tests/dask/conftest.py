@@ -69,6 +69,14 @@ def boom() -> None:
     raise ValueError("on purpose")
 
 
+def burn_again(seconds: float, mark: str) -> None:
+    """Use CPU time, and ask to be run again unless a file says that this is the second time."""
+    burn(seconds)
+    if not os.path.exists(mark):
+        Path(mark).touch()
+        raise distributed.Reschedule
+
+
 def wait_for(path: str, seconds: float) -> None:
     """Run until a file is there, with its CPU; say that it runs by the file's neighbour."""
     Path(path + ".runs").write_text(str(os.getpid()))

@@ -103,6 +103,23 @@ def test_failed_and_retried_tasks_have_their_attempts(kit: Any, tmp_path: Path) 
     assert tasks.attempt_id.nunique() == 2
 
 
+@pytest.mark.parametrize("busy_s", [0.1, 0.8], ids=["between two samples", "over several"])
+def test_a_task_that_reschedules_itself_does_not_leave_its_cost_to_the_next(
+    kit: Any, tmp_path: Path, busy_s: float
+) -> None:
+    with kit.cluster(threads=1, interval=0.5) as client:
+        client.submit(kit.burn, 0.01, key="before").result()
+        client.submit(kit.burn_again, busy_s, str(tmp_path / "mark"), key="again").result()
+        client.submit(kit.burn, 0.01, key="after").result()
+        run = jumper_dask.collect(client, tmp_path / "run")
+    rows = run.tasks[run.tasks.key == "again"].sort_values("start_ns")
+    assert list(rows.state) == ["cancelled", "done"]
+    first, second = rows.cpu_s
+    assert busy_s - 0.02 <= first <= busy_s + 0.3  # the thread also makes the exception ready to be sent
+    assert near(second, busy_s)
+    assert near(kit.by_key(run).cpu_s["after"], 0.01)
+
+
 def records(folder: Path) -> list[dict[str, Any]]:
     from jumper.store.segments import read_segment
 
