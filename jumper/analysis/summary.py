@@ -110,9 +110,9 @@ def headline(run: RunTables) -> dict[str, Any]:
     dict
         ``start_ns``, ``stop_ns``, ``wall_s``; ``attempts``, ``failed``, ``lost``, ``groups``;
         ``nodes``, ``cores`` (CPUs of all nodes); ``cpu_s`` (of everything watched, else of the
-        attempts), ``busy_cores`` (its mean over the run), ``memory_peak_bytes`` (the highest
-        of any attempt), ``read_bytes``, ``write_bytes``, ``read_chars``, ``write_chars``;
-        ``monitor_cpu_s`` and ``monitor_share`` (of one core), ``flagged``.
+        attempts), ``tasks_cpu_s`` (of the attempts), ``busy_cores`` (mean of ``cpu_s`` over the run),
+        ``memory_peak_bytes`` (the highest of any attempt), ``read_bytes``, ``write_bytes``,
+        ``read_chars``, ``write_chars``; ``monitor_cpu_s`` and ``monitor_share`` (of one core), ``flagged``.
     """
     tasks, interval_s = run.tasks, interval_of(run)
     span = span_of(run)
@@ -138,6 +138,7 @@ def headline(run: RunTables) -> dict[str, Any]:
         "nodes": len(run.nodes) or len(set(texts(tasks, "node")) - {""}),
         "cores": sum(cores) or None,
         "cpu_s": cpu_s,
+        "tasks_cpu_s": of_tasks,
         "busy_cores": cpu_s / wall if cpu_s is not None and wall else None,
         "memory_peak_bytes": _known(np.max, floats(tasks, "memory_peak_bytes")),
         **{name: known_sum(floats(tasks, name)) for name in ("read_bytes", "write_bytes", "read_chars", "write_chars")},

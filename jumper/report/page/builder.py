@@ -123,8 +123,10 @@ def _subtitle(rows: RunRows, key: dict[str, Any]) -> str:
         end = f"{stop:%H:%M:%S}" if start.date() == stop.date() else f"{stop:%d %B %Y, %H:%M:%S}"
         parts.append(f"{start:%d %B %Y, %H:%M:%S} to {end} ({rows.zone})")
     if rows.run.info.get("finished_ns") is None:
-        parts.append("not finished when this was written")
-    parts += [str(rows.run.info.get("run", "")), f"samples every {rows.interval_s:g} s"]
+        cluster = rows.run.info.get("kind") == "dask"
+        parts.append("collected while the cluster was up" if cluster else "not finished when this was written")
+    name = str(rows.run.info.get("run", ""))
+    parts += ["" if name in title_of(rows.run) else name, f"samples every {rows.interval_s:g} s"]
     return " · ".join(part for part in parts if part)
 
 
@@ -138,7 +140,9 @@ def _key_figures(key: dict[str, Any]) -> list[tuple[str, str]]:
     if key["nodes"]:
         out.append((f"{key['nodes']}", ("node" if key["nodes"] == 1 else "nodes") +
                     (f", {key['cores']} CPUs" if key["cores"] else "")))  # fmt: skip
-    out.append((human_seconds(key["cpu_s"]), "CPU time"))
+    outside = key["tasks_cpu_s"] is not None and key["cpu_s"] > 1.05 * key["tasks_cpu_s"]
+    inside = f", {human_seconds(key['tasks_cpu_s'])} of it in tasks" if outside else ""
+    out.append((human_seconds(key["cpu_s"]), f"CPU time{inside}"))
     if key["busy_cores"] is not None:
         part = f", {key['busy_cores'] / key['cores']:.0%} of all" if key["cores"] else ""
         out.append((digits(key["busy_cores"]), f"cores busy{part}"))
