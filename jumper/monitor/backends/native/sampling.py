@@ -95,7 +95,7 @@ class NativeSampling:
                 if isinstance(backend, (ProcessCollector, NodeCollector)):
                     backend.watch(())
         schema = segment = lock = b""
-        self._extra: SegmentWriter | None = None
+        self._extra: SegmentWriter | None = None  # what Python collectors find
         if settings.spool is not None:
             name = new_segment_id(str(settings.facts["node"]))
             self._path = Path(settings.spool) / (name + SUFFIX)
@@ -171,8 +171,14 @@ class NativeSampling:
             self._follow_now(0.0)
             self._follower = threading.Thread(target=self._follow, name="jumper-follower", daemon=True)
             self._follower.start()
-        self.ready = ready_message(settings, "native", self._path)
+        also = [os.fspath(self._extra.path)] if self._extra is not None else []
+        self.ready = {**ready_message(settings, "native", self._path), "also": also}
         return self.ready
+
+    @property
+    def writers(self) -> list[SegmentWriter]:
+        """Segments that are written from Python, to be read through their own descriptor."""
+        return [self._extra] if self._extra is not None else []
 
     def tick(self) -> None:
         """Take a sample now, outside of the schedule."""
@@ -238,9 +244,9 @@ class NativeSampling:
         found = self._pipeline.tick(mono_ns, context["wall_ns"], context, own=newest)
         stream = self.settings.stream
         if stream is not None:
-            for level, columns in found.items():
-                if columns:
-                    stream(level, {"mono_ns": mono_ns, **columns})
+            for level, written in found.items():
+                if written:
+                    stream(level, {"mono_ns": mono_ns, **written})
             for name, row in rows:
                 if name not in self.settings.levels:
                     stream(name, row)
@@ -257,9 +263,9 @@ class NativeSampling:
     ) -> None:
         """Write what Python collectors found; a reader joins it by tick to what the engine wrote."""
         streaming = self.settings.stream is not None  # then derived columns of ours are among them
-        for level, columns in found.items():
+        for level, written in found.items():
             given = context["counters"].get(level, {})
-            mine = {k: v for k, v in columns.items() if k not in given and not (streaming and is_derived(k))}
+            mine = {k: v for k, v in written.items() if k not in given and not (streaming and is_derived(k))}
             if mine and given:
                 extra.row(level, {"mono_ns": mono_ns, **mine})
         extra.flush()

@@ -88,6 +88,7 @@ class TreeSource:
         self._gone: list[Process] = []
         self._peaks: dict[str, int] = {}
         self._hwms: dict[tuple[int, int], int] = {}
+        self._measured = False
         self._orphan_faults = 0
         self._seen_faults = 0
         root = self.tree.members.get(pid)
@@ -181,7 +182,9 @@ class TreeSource:
         members = self.tree.members.values()
         memory = Memory(members, self.sharing)
         self._raise("rss", memory.rss)
-        self._raise("used", memory.used + self._risen(members))
+        risen = self._risen(members)
+        self._raise("used", memory.used + (risen if self._measured else 0))  # not marks from before we looked
+        self._measured = True
         for process in members:
             self._hwms[process.pid, process.start] = process.hwm
         self.sharing.want(members if len(members) > 1 else ())
