@@ -27,7 +27,7 @@ class Attempt:
 
     __slots__ = (
         "announced", "children", "children_estimated", "facts", "flags", "fresh", "hwm", "ident", "key", "last_event",
-        "mono_ns", "rss_start", "run_id", "shared", "spawned", "state", "tid", "unseen", "wall_ns", "worker",
+        "mono_ns", "rss_start", "run_id", "seen", "shared", "spawned", "state", "tid", "unseen", "wall_ns", "worker",
     )  # fmt: skip
 
     def __init__(self, worker: Any, key: Any, run_id: str, facts: dict[str, Any]) -> None:
@@ -37,6 +37,7 @@ class Attempt:
         self.facts = facts
         self.mono_ns = self.wall_ns = 0
         self.ident: int | None = None
+        self.seen: int | None = None
         self.tid: int | None = None
         self.announced = False
         self.state = ""
@@ -118,7 +119,7 @@ class Ledger:
             self._look(mono_ns, attempt)
             self.running.pop((id(attempt.worker), attempt.key), None)
             if ident is None:
-                ident = attempt.ident
+                ident = attempt.ident or attempt.seen
             if ident is None and seek:
                 ident = self._left_by(attempt)
             step = self.threads.step(ident) if ident is not None else None
@@ -169,6 +170,14 @@ class Ledger:
             record["flags"] = flags
         records.append(record)
         return records
+
+    def see(self, worker: Any) -> None:
+        """Note which threads run the worker's attempts: Dask forgets that of a task that it reschedules."""
+        idents = _compat.running_threads(worker)
+        with self._lock:
+            for attempt in self.running.values():
+                if attempt.worker is worker and attempt.seen is None:
+                    attempt.seen = idents.get(attempt.key)
 
     def announce(self, workers: Iterable[Any]) -> list[dict[str, Any]]:
         """Return start records of the workers' attempts that are at work: each once, and again with its thread."""

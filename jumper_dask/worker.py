@@ -31,6 +31,8 @@ from jumper_dask.shipping import Shipper, Source, adopt
 TEARDOWN_S = 3.0
 #: How often the spool folder is looked through for segments whose worker is gone, in seconds.
 ADOPT_S = 10.0
+#: How long after a task's start its thread is looked up, in seconds.
+SEE_S = 0.002
 #: Records in a block at most, so that a block fits into a shard.
 RECORDS_A_BLOCK = 200
 #: The spool is full past this size, in bytes.
@@ -56,6 +58,7 @@ class WorkerSide:
         self._attempts: dict[Any, boundaries.Attempt] = {}
         self._ledger: boundaries.Ledger | None = None
         self._facts: dict[str, Any] = {}
+        self._seeing = self._begun = False
 
     async def start(self) -> None:
         """Make sure of the scheduler's side, then begin to measure."""
@@ -90,6 +93,7 @@ class WorkerSide:
             if ts.dependencies:
                 facts["input_bytes"] = sum(int(d.nbytes or 0) for d in ts.dependencies)
             self._attempts[key] = ledger.begin(self.worker, key, _compat.run_id(ts), facts)
+            self._see_soon()
         elif ts is None or ts.state not in _compat.AT_WORK:
             del self._attempts[key]
             attempt.state, reason = _outcome(ts, start, finish)
@@ -100,6 +104,21 @@ class WorkerSide:
                 records[-1]["reason"] = reason
             for record in records:
                 site.note(record)
+
+    def _see_soon(self) -> None:
+        if self._seeing:
+            self._begun = True
+        else:
+            self._seeing, self._begun = True, False
+            asyncio.get_running_loop().call_later(SEE_S, self._see)
+
+    def _see(self) -> None:
+        """Look at who runs what; once more where an attempt began meanwhile."""
+        self._seeing = False
+        if self._ledger is not None and self.site is not None:
+            self._ledger.see(self.worker)
+            if self._begun:
+                self._see_soon()
 
     def _times(self, ts: Any) -> tuple[int, int] | None:
         times = _compat.compute_times(ts)

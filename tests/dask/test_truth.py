@@ -120,6 +120,17 @@ def test_a_task_that_reschedules_itself_does_not_leave_its_cost_to_the_next(
     assert near(kit.by_key(run).cpu_s["after"], 0.01)
 
 
+def test_tasks_that_reschedule_themselves_at_once_have_each_its_own_cost(kit: Any, tmp_path: Path) -> None:
+    with kit.cluster(threads=2, interval=5) as client:
+        client.gather([client.submit(kit.burn, 0.01, key=f"warm{n}") for n in range(2)])
+        cost = {"much": 0.4, "little": 0.1}
+        client.gather([client.submit(kit.burn_again, s, str(tmp_path / name), key=name) for name, s in cost.items()])
+        tasks = jumper_dask.collect(client, tmp_path / "run").tasks
+    for name, seconds in cost.items():
+        first, second = tasks[tasks.key == name].sort_values("start_ns").cpu_s
+        assert seconds - 0.02 <= first <= seconds + 0.3 and near(second, seconds), (name, first, second)
+
+
 def records(folder: Path) -> list[dict[str, Any]]:
     from jumper.store.segments import read_segment
 
