@@ -57,6 +57,7 @@ def row_of(records: list[Row], process: list[Row] = [], thread: list[Row] = [], 
 def tick(at: float, memory: int = 100, **more: Any) -> Row:
     """A row of the process stream; memory in MiB."""
     made = {"at": at, "memory_bytes": memory * MIB, "rss_bytes": memory * MIB, "processes": 1, "pss_missing": 0}
+    made["unseen_faults"] = 0
     return made | {name: v * MIB if name.endswith("_bytes") else v for name, v in more.items()}
 
 
@@ -298,6 +299,15 @@ def test_children_that_nobody_saw_flag_a_peak_that_they_could_have_raised(faults
     row = row_of(command(None), [tick(2, 100, unseen_faults=0), tick(4, 50, unseen_faults=faults)])
     assert memory(row) == (100, "rss", flags)
     assert row["rss_peak_upper_bytes"] == 100 * MIB + faults * SMALL_PAGES
+
+
+def test_a_command_whose_children_nobody_counted_is_flagged() -> None:
+    """As on a system without /proc: whether the largest process was alone is not known."""
+    usage = {"cpu_user_ns": 0, "cpu_system_ns": 0, "maxrss_bytes": 500 * MIB}
+    assert memory(row_of(command(usage))) == (500, "hwm", ["memory-estimated"])
+    seen = [tick(2, 100, unseen_faults=None), tick(4, 50, unseen_faults=None)]
+    assert memory(row_of(command(usage), seen)) == (500, "hwm", ["memory-estimated"])
+    assert memory(row_of(dask(), seen)) == (100, "rss", [])
 
 
 def test_children_that_nobody_saw_may_have_been_beside_what_was_seen_of_the_others() -> None:

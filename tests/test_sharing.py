@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jumper.monitor.metrics.process import sharing as sharing_module
 from jumper.monitor.metrics.process.ledger import Process
 from jumper.monitor.metrics.process.procfs import ProcFS, Rollup
 from jumper.monitor.metrics.process.sharing import Memory, Sharing, used_since
@@ -190,3 +191,38 @@ def test_reading_keeps_its_budget(proc: FakeProc, monkeypatch: pytest.MonkeyPatc
     time.sleep(1.0)
     sharing.stop()
     assert len(taken) == 2
+
+
+def test_the_budget_grows_again(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing_module, "BUDGET", 0.5)
+    sharing = Sharing(proc.fs)
+    taken: list[int] = []
+
+    def slow() -> None:
+        taken.append(1)
+        end = time.thread_time() + 0.12
+        while time.thread_time() < end:
+            pass
+
+    monkeypatch.setattr(sharing, "_take", slow)
+    sharing.want(read(proc, 1, 2))
+    assert until(lambda: len(taken) >= 3)
+    sharing.stop()
+
+
+def test_a_thread_that_has_nothing_to_read_waits(proc: FakeProc) -> None:
+    sharing = Sharing(proc.fs)
+    members = read(proc, 1, 2)
+    sharing.want(members)
+    assert until(lambda: Memory(members, sharing).missing == 0)
+    assert sharing._thread is not None
+    assert sharing._thread.ident is not None
+    clock = time.pthread_getcpuclockid(sharing._thread.ident)
+    sharing._wake.set()
+    before = time.clock_gettime(clock)
+    time.sleep(0.3)
+    assert time.clock_gettime(clock) - before < 0.05
+    sharing.stop()
+    ended = sharing._thread
+    sharing.want(members)
+    assert sharing._thread is ended, "one that was stopped stays so"

@@ -12,16 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jumper.analysis.series import Samples, Series
 from jumper.schema.tasks import PART_COLUMNS, TASK_COLUMNS
 from jumper.store.merge import Merged
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
-
-    Ints = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
 
 Row = dict[str, Any]
 IO = ("read_bytes", "write_bytes", "read_chars", "write_chars")
@@ -34,88 +30,6 @@ SLACK_BYTES = 1 << 20
 ROUNDING_NS = 20_000_000
 
 _KNOWN = {column.name for column in TASK_COLUMNS}
-
-
-@dataclass(slots=True)
-class Series:
-    """Samples of one process (or thread) of one host, by monotonic time; a missing value is NaN."""
-
-    mono: Ints
-    columns: dict[str, Floats]
-
-    def window(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the range of rows with start <= time <= stop."""
-        return int(self.mono.searchsorted(start, "left")), int(self.mono.searchsorted(stop, "right"))
-
-    def highest(self, name: str, low: int, high: int) -> float | None:
-        """Return the largest value of a column in a range of rows, or None."""
-        import numpy as np
-
-        values = self.columns.get(name)
-        if values is None or high <= low:
-            return None
-        part = values[low:high]
-        part = part[~np.isnan(part)]
-        return float(part.max()) if part.size else None
-
-    def last(self, name: str, low: int, high: int) -> float | None:
-        """Return the last value of a column in a range of rows, or None."""
-        import numpy as np
-
-        values = self.columns.get(name)
-        if values is None or high <= low:
-            return None
-        part = values[low:high]
-        part = part[~np.isnan(part)]
-        return float(part[-1]) if part.size else None
-
-
-class Samples:
-    """The process and thread streams of a run, cut into series.
-
-    Parameters
-    ----------
-    load : callable
-        ``load(stream)`` gives the samples of a stream as a DataFrame.
-    boots : mapping of str to str
-        Segment -> boot id of its host.
-    """
-
-    def __init__(self, load: Callable[[str], pd.DataFrame], boots: Mapping[str, str]) -> None:
-        self._load = load
-        self._boots = boots
-        self._series: dict[str, dict[tuple[Any, ...], Series]] = {}
-
-    def process(self, node: str, boot: str, pid: int) -> Series | None:
-        """Return the series of a target, or None."""
-        return self._of("process", ("pid",)).get((node, boot, pid))
-
-    def thread(self, node: str, boot: str, pid: int, tid: int) -> Series | None:
-        """Return the series of a thread, or None."""
-        return self._of("thread", ("pid", "tid")).get((node, boot, pid, tid))
-
-    def _of(self, stream: str, keys: tuple[str, ...]) -> dict[tuple[Any, ...], Series]:
-        if stream not in self._series:
-            self._series[stream] = dict(self._cut(self._load(stream), keys))
-        return self._series[stream]
-
-    def _cut(self, frame: pd.DataFrame, keys: tuple[str, ...]) -> list[tuple[tuple[Any, ...], Series]]:
-        import numpy as np
-
-        if frame.empty:
-            return []
-        frame = frame.assign(boot=frame["segment"].map(self._boots)).sort_values("mono_ns", kind="stable")
-        found = []
-        for key, part in frame.groupby(["node", "boot", *keys], sort=False):
-            mono = part["mono_ns"].to_numpy("int64")
-            values = {
-                str(name): part[name].to_numpy("float64", na_value=np.nan)
-                for name in part.columns
-                if name not in ("node", "segment", "boot", "mono_ns", "time_ns")
-            }
-            node, boot, *numbers = key
-            found.append(((node, boot, *(int(str(n)) for n in numbers)), Series(mono, values)))
-        return found
 
 
 @dataclass(slots=True)
@@ -324,16 +238,18 @@ def _memory(row: Row, facts: Row, series: Series | None, window: tuple[int, int]
         candidates.append((largest, "hwm", False))
         row["rss_peak_bytes"] = max(row["rss_peak_bytes"] or 0, int(largest))
     unseen = _unseen_bytes(series) if facts.get("kind") == "command" else 0.0
-    upper = max(upper, largest, seen) + unseen
+    upper = max(upper, largest, seen) + (unseen or 0.0)
     row["rss_peak_upper_bytes"] = _whole(upper) if upper else None
     if not candidates or max(candidates)[0] <= 0:
         return
     value, source, estimated = max(candidates, key=lambda candidate: (candidate[0], not candidate[2]))
     row["memory_peak_bytes"], row["memory_peak_source"] = int(value), source
-    bound = max(value, seen + unseen)
+    bound = max(value, seen + (unseen or 0.0))
     evidence = max(float(row["rss_peak_bytes"] or 0), largest)
     if value > CLOSE * evidence + SLACK_BYTES:
         estimated = True  # a mark of one process, put on top of what the others had about then
+    if unseen is None:
+        estimated = True  # whether it was alone is not known
     if estimated or bound > CLOSE * value + SLACK_BYTES:
         row["flags"].append("memory-estimated")
 
@@ -362,12 +278,13 @@ def _sampled_peak(series: Series, low: int, high: int, whole: bool) -> tuple[flo
     return float(values[best]), "pss" if several and not unsure else "rss", bool(several and unsure)
 
 
-def _unseen_bytes(series: Series | None) -> float:
-    """Return how much memory children that died unseen may have touched: their page faults, in bytes."""
-    if series is None:
-        return 0.0
-    faults = series.last("unseen_faults", 0, len(series.mono)) or 0.0
-    return faults * _fault_bytes()
+def _unseen_bytes(series: Series | None) -> float | None:
+    """Return how much memory children that died unseen may have touched: their page faults, in bytes.
+
+    None where nobody counted these.
+    """
+    faults = series.last("unseen_faults", 0, len(series.mono)) if series is not None else None
+    return None if faults is None else faults * _fault_bytes()
 
 
 def _fault_bytes() -> int:

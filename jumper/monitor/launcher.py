@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ FORWARDED = {
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
     signal.SIGALRM, signal.SIGURG, signal.SIGIO,
 }  # fmt: skip
+FROM_TERMINALS = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
 #: si_code of a signal that the kernel made, such as a terminal's (sigaction(2))
 SI_KERNEL = 0x80
 
@@ -200,10 +202,14 @@ class Launcher:
 
     def _forward(self) -> None:
         while True:
-            info = signal.sigwaitinfo(FORWARDED)
-            if info.si_code != SI_KERNEL:
+            if sys.platform == "darwin":  # no word about who sent it
+                number, alone = (received := signal.sigwait(FORWARDED)), received not in FROM_TERMINALS
+            else:
+                info = signal.sigwaitinfo(FORWARDED)
+                number, alone = info.si_signo, info.si_code != SI_KERNEL
+            if alone:
                 with contextlib.suppress(OSError):
-                    os.kill(self.pid, info.si_signo)
+                    os.kill(self.pid, number)
 
 
 def _pipe() -> tuple[int, int]:

@@ -6,6 +6,7 @@ What a child used between the last look and its end is not seen here.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection
 
 import psutil
@@ -34,8 +35,14 @@ class PsutilSource:
 
     @property
     def alive(self) -> bool:
-        """Whether the target is there."""
-        return psutil.pid_exists(self._pid)
+        """Whether the target is there. Source: kill(2), signal 0."""
+        try:
+            os.kill(self._pid, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:  # another user's
+            pass
+        return True
 
     @property
     def pids(self) -> set[int]:
@@ -50,7 +57,10 @@ class PsutilSource:
         """Release nothing."""
 
     def update(self) -> Counters:
-        """Take one reading of the whole tree; the last values of the dead stay in the sums."""
+        """Take one reading of the whole tree; the last values of the dead stay in the sums.
+
+        A target that is there and cannot be read is null, as is what was never read.
+        """
         processes: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error):
             target = psutil.Process(self._pid)
@@ -73,6 +83,8 @@ class PsutilSource:
                 threads += process.num_threads()
                 self._seen[identity] = values
                 self._living.add(identity)
+        if not self._seen or (not self._living and self.alive):
+            return {"pid": self._pid}
         user, system, read, write, _ = (sum(v[i] for v in self._seen.values()) for i in range(_WIDTH))
         return {
             "pid": self._pid,
