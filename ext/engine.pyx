@@ -84,6 +84,8 @@ cdef class Engine:
     def __cinit__(self, double interval, *, bytes schema=b"", bytes segment=b"", bytes node_lock=b"",
                   bint in_target=False, bint node=False, bint queue=False, int thread_pid=0, double flush_s=0.0,
                   int64_t cap=0):
+        if not 1e-3 <= interval <= 1e9 or not 0.0 <= flush_s <= 1e9:
+            raise ValueError(f"expected an interval of 0.001 to 1e9 s and a flush period below, found {interval}, {flush_s}")
         cdef settings *wanted = <settings *>calloc(1, sizeof(settings))
         if wanted == NULL:
             raise MemoryError
@@ -185,7 +187,10 @@ cdef class Engine:
             free(buffer)
 
     def alive(self, int number):
-        return engine_alive(self._engine, number)
+        cdef bint some
+        with nogil:
+            some = engine_alive(self._engine, number)
+        return some
 
     def drain(self, double timeout_s=0.0):
         cdef int64_t *buffer = <int64_t *>malloc(DRAIN_BYTES)

@@ -23,8 +23,9 @@
 #define YOUNG_LOOK_NS INT64_C(20000000)
 #define QUIET_LOOK_NS INT64_C(50000000)
 #define LOOK_BUDGET 500 /* a look is followed by so many times its cost of rest */
+#define SHORTEST_NS INT64_C(100000) /* no interval is shorter */
 #define LOCK_RETRY_NS INT64_C(10000000000)
-enum { MOST_QUEUED = 8 << 20, MOST_TEXT = 4 << 20, SPARE_DESCRIPTORS = 64, REST_OF_SHARED = 4 };
+enum { MOST_QUEUED = 8 << 20, MOST_TEXT = 4 << 20, MOST_HELD = 64 << 10, SPARE_DESCRIPTORS = 64, REST_OF_SHARED = 4 };
 
 enum request_kind { NONE, ADD, REMOVE, EXCLUDE, GO, TICK, FLUSH, STOP };
 
@@ -40,9 +41,9 @@ struct engine {
     pthread_mutex_t lock;
     pthread_cond_t wake, answered, rows_came;
     int owner; /* the process that started the thread: a fork has no thread */
-    bool started, going, stopped, ended;
+    bool started, joining, going, stopped, ended;
     struct request request; /* under the lock; one at a time */
-    bool requested, done;
+    bool asking, requested, done; /* asking: somebody's request is not answered, or its answer not taken */
     char *text; /* under the lock */
     size_t text_size, text_capacity;
     char *queue; /* under the lock */
@@ -101,7 +102,7 @@ static bool holds_node(struct engine *engine, int64_t now)
     if (now < engine->lock_next)
         return false;
     engine->lock_next = now + LOCK_RETRY_NS;
-    int fd = open(engine->settings.node_lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = above_standard(open(engine->settings.node_lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fd < 0 || fcntl(fd, F_SETLK, &lock) != 0) {
         if (fd >= 0)
@@ -132,7 +133,7 @@ static void add_monitor_row(struct engine *engine, int64_t mono, int64_t pss)
     rows_add(&engine->rows[STREAM_MONITOR], row, sizeof row / sizeof *row);
 }
 
-/* Under the lock. A reader that does not come loses the oldest rows, counted. */
+/* Under the lock. A reader that does not come loses the rows that there is no room for, counted. */
 static void enqueue(struct engine *engine, int stream, const struct rows *rows)
 {
     size_t width = (2 + rows->columns) * sizeof(int64_t);
@@ -159,6 +160,15 @@ static void enqueue(struct engine *engine, int stream, const struct rows *rows)
     }
 }
 
+/* Bytes of rows that are not written yet. */
+static size_t held(const struct engine *engine)
+{
+    size_t sum = 0;
+    for (int stream = 1; stream <= STREAMS; stream++)
+        sum += engine->rows[stream].count * engine->rows[stream].columns * sizeof(int64_t);
+    return sum;
+}
+
 /* Under the lock. */
 static void store(struct engine *engine, int64_t mono, int64_t wall, bool now)
 {
@@ -167,7 +177,7 @@ static void store(struct engine *engine, int64_t mono, int64_t wall, bool now)
             segment_block(&engine->segment, BLOCK_TEXT, engine->text, engine->text_size, mono, wall);
             engine->text_size = 0;
         }
-        if (now || mono - engine->flushed >= engine->settings.flush_ns) {
+        if (now || mono - engine->flushed >= engine->settings.flush_ns || held(engine) >= MOST_HELD) {
             engine->flushed = mono;
             for (int stream = 1; stream <= STREAMS; stream++) {
                 struct rows *rows = &engine->rows[stream];
@@ -224,8 +234,10 @@ static void tick(struct engine *engine)
     if (engine->settings.queue)
         for (int stream = 1; stream <= STREAMS; stream++) {
             struct rows fresh = engine->rows[stream];
-            fresh.values += before[stream] * fresh.columns;
             fresh.count -= before[stream];
+            if (fresh.count == 0)
+                continue;
+            fresh.values += before[stream] * fresh.columns;
             enqueue(engine, stream, &fresh);
         }
     pthread_cond_broadcast(&engine->rows_came);
@@ -278,6 +290,8 @@ static int add_set(struct engine *engine, struct set *wanted)
 
 static void remove_set(struct engine *engine, int bit)
 {
+    if (bit < 0 || bit >= MOST_SETS)
+        return;
     for (size_t i = 0; i < engine->used_count; i++)
         if (engine->used[i]->bit == bit) {
             set_free(engine->used[i]);
@@ -337,7 +351,7 @@ static void *run(void *argument)
     pthread_mutex_lock(&engine->lock);
     engine->statistics.private_table = private_table;
     bool ready = table_open(&engine->table, most_kept(private_table));
-    ready &= node_open(&engine->node, (int)sysconf(_SC_NPROCESSORS_CONF));
+    ready &= node_open(&engine->node, (int)engine->rows[STREAM_SYSTEM].columns - 1 - NODE_COLUMNS);
     if (ready && engine->settings.segment[0] != '\0') {
         ready = segment_open(&engine->segment, engine->settings.segment, engine->settings.cap);
         engine->statistics.error = engine->segment.error;
@@ -370,13 +384,16 @@ static void *run(void *argument)
             pthread_cond_timedwait(&engine->wake, &engine->lock, &t);
         }
     }
-    if (ready && engine->going) {
-        tick(engine);
+    if (ready) {
+        if (engine->going)
+            tick(engine);
         store(engine, now_ns(), wall_ns(), true);
     }
     segment_close(&engine->segment);
     engine->statistics.size = engine->segment.size;
+    engine->statistics.error = engine->segment.error;
     engine->statistics.running = false;
+    sharing_end(&engine->sharing);
     for (size_t i = 0; i < engine->used_count; i++)
         set_free(engine->used[i]);
     engine->used_count = 0;
@@ -402,16 +419,19 @@ static int ask(struct engine *engine, const struct request *request)
     if (!ours(engine))
         return result;
     pthread_mutex_lock(&engine->lock);
-    while (engine->requested && !engine->ended)
+    while (engine->asking && !engine->ended)
         pthread_cond_wait(&engine->answered, &engine->lock);
     if (!engine->ended) {
+        engine->asking = true;
         engine->request = *request;
         engine->requested = true;
         engine->done = false;
         pthread_cond_signal(&engine->wake);
         while (!engine->done && !engine->ended)
             pthread_cond_wait(&engine->answered, &engine->lock);
-        result = engine->request.result;
+        result = engine->done ? engine->request.result : -1;
+        engine->asking = false;
+        pthread_cond_broadcast(&engine->answered);
     }
     pthread_mutex_unlock(&engine->lock);
     return result;
@@ -423,12 +443,15 @@ struct engine *engine_new(const struct settings *settings)
     if (engine == NULL)
         return NULL;
     engine->settings = *settings;
+    if (engine->settings.interval_ns < SHORTEST_NS)
+        engine->settings.interval_ns = SHORTEST_NS;
     char *schema = malloc(settings->schema_size ? settings->schema_size : 1);
     if (schema == NULL) {
         free(engine);
         return NULL;
     }
-    memcpy(schema, settings->schema, settings->schema_size);
+    if (settings->schema_size)
+        memcpy(schema, settings->schema, settings->schema_size);
     engine->settings.schema = schema;
     engine->lock_fd = NOT_OPEN;
     engine->segment.fd = NOT_OPEN;
@@ -449,12 +472,17 @@ struct engine *engine_new(const struct settings *settings)
 bool engine_start(struct engine *engine, int *error)
 {
     sigset_t all, before;
+    if (engine->owner != 0) { /* a second thread would not find the first one's descriptors */
+        *error = EALREADY;
+        return false;
+    }
     engine->owner = getpid();
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* no signal of the process is ever handled by our thread */
     int failed = pthread_create(&engine->thread, NULL, run, engine);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {
+        engine->owner = 0;
         *error = failed;
         return false;
     }
@@ -533,8 +561,20 @@ void engine_stop(struct engine *engine)
     if (!ours(engine))
         return;
     ask(engine, &(struct request){.kind = STOP});
+    pthread_mutex_lock(&engine->lock);
+    bool mine = !engine->joining;
+    engine->joining = true;
+    while (!mine && engine->started)
+        pthread_cond_wait(&engine->answered, &engine->lock);
+    pthread_mutex_unlock(&engine->lock);
+    if (!mine)
+        return;
     pthread_join(engine->thread, NULL);
+    sharing_join(&engine->sharing);
+    pthread_mutex_lock(&engine->lock);
     engine->started = false;
+    pthread_cond_broadcast(&engine->answered);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 void engine_free(struct engine *engine)
@@ -575,9 +615,11 @@ size_t engine_drain(struct engine *engine, int64_t *buffer, size_t size, int64_t
             break;
         moved += width;
     }
-    memcpy(buffer, engine->queue, moved);
-    engine->queue_size -= moved;
-    memmove(engine->queue, engine->queue + moved, engine->queue_size);
+    if (moved > 0) {
+        memcpy(buffer, engine->queue, moved);
+        engine->queue_size -= moved;
+        memmove(engine->queue, engine->queue + moved, engine->queue_size);
+    }
     pthread_mutex_unlock(&engine->lock);
     return moved;
 }

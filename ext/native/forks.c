@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* More new pids than this in one look, and a scan is cheaper. */
-enum { SPAN = 2000, RETRIES = 3, SMALL = 1024, MOST_ENVIRON = 1 << 17 };
+enum { SPAN = 2000, RETRIES = 3, ROUNDS = 3, SMALL = 1024, MOST_ENVIRON = 1 << 17 };
 #define SCAN_EVERY_NS INT64_C(10000000000)
 #define SCAN_SOON_NS INT64_C(100000000)
 
@@ -26,7 +26,7 @@ static void *nothing(void *argument) { return argument; }
 
 void forks_open(struct forks *forks)
 {
-    *forks = (struct forks){.last = -1, .load_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC)};
+    *forks = (struct forks){.last = -1, .load_fd = above_standard(open("/proc/loadavg", O_RDONLY | O_CLOEXEC))};
     int64_t before = last_pid(forks);
     pthread_t probe;
     if (before >= 0 && pthread_create(&probe, NULL, nothing, NULL) == 0) {
@@ -160,10 +160,12 @@ static size_t look_at_new(struct forks *forks, struct table *table, struct set *
     return found;
 }
 
-/* Look at every process of /proc until no more are found. Pids mostly come in order, so one round is enough. */
+/* Look at every process of /proc until no more are found. Pids mostly come in order, so one round is enough;
+ * where processes come faster than a round takes, there is no end. */
 static size_t scan(struct forks *forks, struct table *table, struct set *sets[], size_t set_count, int64_t now)
 {
     size_t found = 0, before;
+    int round = 0;
     forks->scans++;
     do {
         before = found;
@@ -177,7 +179,7 @@ static size_t scan(struct forks *forks, struct table *table, struct set *sets[],
                 found += admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, true);
         }
         closedir(folder);
-    } while (found != before);
+    } while (found != before && ++round < ROUNDS);
     return found;
 }
 

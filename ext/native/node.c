@@ -47,20 +47,21 @@ void node_parse_cpu(struct node *node, const char *text, size_t size)
     while (next_line(&at, end, &line, &length) && length > 3 && memcmp(line, "cpu", 3) == 0) {
         const char *p = line + 3, *stop = line + length;
         int64_t core = -1, t[STAT_TIMES] = {0};
-        if (*p != ' ' && !next_number(&p, stop, &core))
+        bool all = *p == ' ';
+        if (!all && (!isdigit((unsigned char)*p) || !next_number(&p, stop, &core)))
             return;
         for (int i = 0; i < STAT_TIMES; i++) {
             if (!next_number(&p, stop, &t[i]))
                 break;
-            t[i] *= node->tick_ns;
+            t[i] = times(t[i], node->tick_ns);
         }
-        int64_t busy = t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
-        if (core < 0) {
+        int64_t busy = plus(plus(plus(t[0], t[1]), plus(t[2], t[5])), plus(t[6], t[7]));
+        if (all) {
             node->values[NODE_CPU] = busy;
-            node->values[NODE_USER] = t[0] + t[1];
-            node->values[NODE_SYSTEM] = t[2] + t[5] + t[6];
+            node->values[NODE_USER] = plus(t[0], t[1]);
+            node->values[NODE_SYSTEM] = plus(plus(t[2], t[5]), t[6]);
             node->values[NODE_IOWAIT] = t[4];
-        } else if (core < node->core_count) {
+        } else if (core >= 0 && core < node->core_count) {
             node->cores[core] = busy;
         }
     }
@@ -72,10 +73,10 @@ void node_parse_memory(struct node *node, const char *text, size_t size)
     int64_t swap = parse_line(text, size, "SwapTotal:"), swap_free = parse_line(text, size, "SwapFree:");
     if (available == UNKNOWN)
         available = parse_line(text, size, "MemFree:");
-    if (total != UNKNOWN && available != UNKNOWN)
-        node->values[NODE_MEMORY] = (total - available) * 1024;
-    if (swap != UNKNOWN && swap_free != UNKNOWN)
-        node->values[NODE_SWAP] = (swap - swap_free) * 1024;
+    if (total >= 0 && available >= 0)
+        node->values[NODE_MEMORY] = times(total - available, 1024);
+    if (swap >= 0 && swap_free >= 0)
+        node->values[NODE_SWAP] = times(swap - swap_free, 1024);
 }
 
 static bool all_digits(const char *at, const char *end)
@@ -143,15 +144,15 @@ void node_parse_disks(struct node *node, const char *text, size_t size)
             got++;
         if (got < 7)
             continue;
-        sums[0] += fields[0];
-        sums[1] += fields[2];
-        sums[2] += fields[4];
-        sums[3] += fields[6];
+        sums[0] = plus(sums[0], fields[0]);
+        sums[1] = plus(sums[1], fields[2]);
+        sums[2] = plus(sums[2], fields[4]);
+        sums[3] = plus(sums[3], fields[6]);
     }
     node->values[NODE_READS] = sums[0];
-    node->values[NODE_READ] = sums[1] * SECTOR;
+    node->values[NODE_READ] = times(sums[1], SECTOR);
     node->values[NODE_WRITES] = sums[2];
-    node->values[NODE_WRITE] = sums[3] * SECTOR;
+    node->values[NODE_WRITE] = times(sums[3], SECTOR);
 }
 
 /* proc_net(5), dev: name: bytes packets ... (8 received), bytes packets ... (8 sent); without the loopback. */
@@ -175,10 +176,10 @@ void node_parse_network(struct node *node, const char *text, size_t size)
             got++;
         if (got < 10)
             continue;
-        sums[0] += fields[8];
-        sums[1] += fields[0];
-        sums[2] += fields[9];
-        sums[3] += fields[1];
+        sums[0] = plus(sums[0], fields[8]);
+        sums[1] = plus(sums[1], fields[0]);
+        sums[2] = plus(sums[2], fields[9]);
+        sums[3] = plus(sums[3], fields[1]);
     }
     memcpy(node->values + NODE_SENT, sums, sizeof sums);
 }
@@ -193,7 +194,7 @@ static int64_t pressure(struct procfs *fs, const char *path)
         return UNKNOWN;
     const char *at = total + 6;
     int64_t value;
-    return next_number(&at, text + size, &value) ? value * 1000 : UNKNOWN;
+    return next_number(&at, text + size, &value) ? times(value, 1000) : UNKNOWN;
 }
 
 void node_read(struct node *node, struct procfs *fs)

@@ -100,9 +100,9 @@ bool parse_rollup(const char *text, size_t size, struct rollup_fields *out)
     out->anon = parse_line(text, size, "Anonymous:");
     if (out->pss < 0 || out->rss < 0 || out->anon < 0)
         return false;
-    out->pss *= 1024;
-    out->rss *= 1024;
-    out->anon *= 1024;
+    out->pss = times(out->pss, 1024);
+    out->rss = times(out->rss, 1024);
+    out->anon = times(out->anon, 1024);
     return true;
 }
 
@@ -115,5 +115,5 @@ int64_t parse_last_pid(const char *text, size_t size)
         begin--;
     const char *at = text + begin;
     int64_t value;
-    return begin > 0 && next_number(&at, text + size, &value) ? value : -1;
+    return begin > 0 && next_number(&at, text + size, &value) && value <= INT32_MAX ? value : -1;
 }

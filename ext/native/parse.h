@@ -23,6 +23,19 @@ struct rollup_fields {
     int64_t pss, rss, anon;
 };
 
+/* Products and sums of what was read; what is larger than any counter stays the largest number. */
+static inline int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+static inline int64_t plus(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 /* /proc/PID/stat, proc_pid_stat(5); false where it is cut short. */
 bool parse_stat(const char *text, size_t size, struct stat_fields *out);
 /* /proc/PID/statm: resident and shared pages. */

@@ -159,6 +159,10 @@ bool process_read(struct table *table, struct process *process, int64_t now, boo
     char text[SMALL];
     struct stat_fields stat;
     ssize_t got = procfs_read(&table->fs, process->pid, "stat", &process->stat_fd, text, sizeof text);
+    if (got == NO_ROOM && process->start && clock != UNKNOWN) { /* not gone: the other old values stand */
+        process->own[0] = clock;
+        return true;
+    }
     if (got <= 0 || !parse_stat(text, (size_t)got, &stat) || (process->start && stat.start != process->start))
         return false;
     process->clock_ns = clock;

@@ -26,6 +26,15 @@ int64_t thread_cpu_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 /* The id of a process's clock: ~pid in the upper bits, CPUCLOCK_SCHED (include/linux/posix-timers.h). */
 int64_t process_cpu_ns(int pid) { return clock_ns((clockid_t)((~(unsigned)pid << 3) | 2)); }
 
+int above_standard(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(fd);
+    return moved;
+}
+
 char *put_number(char *at, unsigned long value)
 {
     char digits[24];
@@ -42,7 +51,8 @@ char *put_number(char *at, unsigned long value)
 
 bool procfs_open(struct procfs *fs, int most_kept)
 {
-    *fs = (struct procfs){.folder = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), .most = most_kept};
+    *fs = (struct procfs){.most = most_kept};
+    fs->folder = above_standard(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     fs->long_text = malloc(FIRST_SIZE);
     fs->long_size = FIRST_SIZE;
     return fs->folder >= 0 && fs->long_text != NULL;
@@ -65,20 +75,28 @@ void procfs_forget(struct procfs *fs, int *fd)
     *fd = NOT_OPEN;
 }
 
+static bool short_of_room(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
+
 ssize_t procfs_read(struct procfs *fs, int pid, const char *name, int *fd, char *buffer, size_t size)
 {
-    if (*fd >= 0)
-        return pread(*fd, buffer, size, 0);
+    if (*fd >= 0) {
+        ssize_t got = pread(*fd, buffer, size, 0);
+        if (fs->kept > fs->most)
+            procfs_forget(fs, fd);
+        return got;
+    }
     char path[64];
     char *at = put_number(path, (unsigned long)pid);
     *at++ = '/';
     strncpy(at, name, (size_t)(path + sizeof path - at) - 1);
     path[sizeof path - 1] = '\0';
-    int opened = openat(fs->folder, path, O_RDONLY | O_CLOEXEC);
+    int opened = above_standard(openat(fs->folder, path, O_RDONLY | O_CLOEXEC));
     if (opened < 0) {
         if (errno == EACCES || errno == EPERM)
             *fd = NEVER;
-        return -1;
+        if (errno == EMFILE) /* the limit was lowered, or somebody needs them more */
+            fs->most = fs->kept / 2;
+        return short_of_room(errno) ? NO_ROOM : -1;
     }
     ssize_t got = pread(opened, buffer, size, 0);
     if (*fd == NOT_OPEN && fs->kept < fs->most && got > 0) {

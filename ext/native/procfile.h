@@ -9,6 +9,8 @@
 
 /* A descriptor is not open, or shall never be kept (too many are, or it may not be read). */
 enum { NOT_OPEN = -1, NEVER = -2 };
+/* Reading failed for want of descriptors or memory: nothing is said about the process. */
+enum { NO_ROOM = -2 };
 
 struct procfs {
     int folder;    /* /proc */
@@ -20,11 +22,13 @@ struct procfs {
 
 bool procfs_open(struct procfs *fs, int most_kept);
 void procfs_close(struct procfs *fs);
-/* Read PID/NAME into buffer; *fd is opened and kept while there is room. -1: gone or not readable. */
+/* Read PID/NAME into buffer; *fd is opened and kept while there is room. -1: gone or not readable; NO_ROOM. */
 ssize_t procfs_read(struct procfs *fs, int pid, const char *name, int *fd, char *buffer, size_t size);
 void procfs_forget(struct procfs *fs, int *fd);
 /* Read a file of any length below /proc; the text is valid until the next call. NULL: cannot be read. */
 const char *procfs_read_long(struct procfs *fs, const char *path, size_t *size);
+/* Move a descriptor above 0, 1 and 2: a process that has those closed may fill them at any time. */
+int above_standard(int fd);
 /* Append the decimal digits of a number; returns the end. */
 char *put_number(char *at, unsigned long value);
 

@@ -4,27 +4,35 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "parse.h"
+#include "procfile.h"
 
 enum { HEADER = 64, ALIGN = 256, FORMAT = 1, MOST_WAITING = 256 << 10, ROWS_HEADER = 8, CRC_AT = 60 };
 #define POLYNOMIAL 0xEDB88320u
 
 static uint32_t crc_table[256];
+static pthread_once_t crc_once = PTHREAD_ONCE_INIT; /* engines of one process may start at the same time */
+
+static void fill_crc_table(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int bit = 0; bit < 8; bit++)
+            c = c & 1 ? c >> 1 ^ POLYNOMIAL : c >> 1;
+        crc_table[i] = c;
+    }
+}
 
 /* The CRC of zlib and of IEEE 802.3. */
 uint32_t crc32_of(uint32_t before, const void *data, size_t size)
 {
-    if (crc_table[1] == 0)
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t c = i;
-            for (int bit = 0; bit < 8; bit++)
-                c = c & 1 ? c >> 1 ^ POLYNOMIAL : c >> 1;
-            crc_table[i] = c;
-        }
+    pthread_once(&crc_once, fill_crc_table);
     uint32_t crc = ~before;
     for (const unsigned char *p = data; size > 0; size--)
         crc = crc_table[(crc ^ *p++) & 0xFF] ^ crc >> 8;
@@ -55,7 +63,7 @@ static bool room(char **buffer, size_t *capacity, size_t size)
 bool segment_open(struct segment *segment, const char *path, int64_t cap)
 {
     *segment = (struct segment){.fd = -1, .cap = cap};
-    segment->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    segment->fd = above_standard(open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
     if (segment->fd < 0) {
         segment->error = errno;
         return false;
@@ -82,6 +90,11 @@ static bool append(struct segment *segment, const char *block, size_t size)
 {
     if (segment->cap > 0 && segment->size + (int64_t)size > segment->cap) {
         segment->error = ENOSPC;
+        return false;
+    }
+    struct stat info;
+    if (fstat(segment->fd, &info) == 0 && info.st_nlink == 0) { /* its folder was removed: nobody would find it */
+        segment->error = ENOENT;
         return false;
     }
     ssize_t written = write(segment->fd, block, size);
@@ -114,8 +127,10 @@ bool segment_flush(struct segment *segment)
             break;
         done += size;
     }
-    segment->waiting_size -= done;
-    memmove(segment->waiting, segment->waiting + done, segment->waiting_size);
+    if (done > 0) {
+        segment->waiting_size -= done;
+        memmove(segment->waiting, segment->waiting + done, segment->waiting_size);
+    }
     return segment->waiting_size == 0;
 }
 

@@ -69,10 +69,10 @@ static int64_t resident(struct procfs *fs, const struct share *shares, size_t co
     return sum;
 }
 
-static bool take(struct procfs *fs, struct share *shares, size_t count)
+static bool take(const struct sharing *sharing, struct procfs *fs, struct share *shares, size_t count)
 {
     int64_t before = resident(fs, shares, count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !__atomic_load_n(&sharing->stopped, __ATOMIC_RELAXED); i++) {
         char text[LARGE];
         int once = NEVER;
         ssize_t got = procfs_read(fs, shares[i].pid, "smaps_rollup", &once, text, sizeof text);
@@ -96,8 +96,10 @@ static void *run(void *argument)
     struct procfs fs;
     double credit = CREDIT_NS;
     int64_t last = now_ns();
-    if (!procfs_open(&fs, 0))
+    if (!procfs_open(&fs, 0)) {
+        procfs_close(&fs);
         return NULL;
+    }
     pthread_mutex_lock(&sharing->lock);
     while (!sharing->stopped) {
         int64_t now = now_ns();
@@ -120,7 +122,7 @@ static void *run(void *argument)
         memcpy(shares, sharing->wanted, count * sizeof *shares);
         pthread_mutex_unlock(&sharing->lock);
         int64_t began = thread_cpu_ns();
-        bool good = take(&fs, shares, count);
+        bool good = take(sharing, &fs, shares, count);
         qsort(shares, count, sizeof *shares, by_pid);
         credit -= (double)(thread_cpu_ns() - began);
         pthread_mutex_lock(&sharing->lock);
@@ -152,14 +154,25 @@ void sharing_open(struct sharing *sharing)
     pthread_condattr_destroy(&attributes);
 }
 
-void sharing_close(struct sharing *sharing)
+void sharing_end(struct sharing *sharing)
 {
     pthread_mutex_lock(&sharing->lock);
-    sharing->stopped = true;
+    __atomic_store_n(&sharing->stopped, true, __ATOMIC_RELAXED);
     pthread_cond_signal(&sharing->wake);
     pthread_mutex_unlock(&sharing->lock);
+}
+
+void sharing_join(struct sharing *sharing)
+{
     if (sharing->started)
         pthread_join(sharing->thread, NULL);
+    sharing->started = false;
+}
+
+void sharing_close(struct sharing *sharing)
+{
+    sharing_end(sharing);
+    sharing_join(sharing);
     pthread_cond_destroy(&sharing->wake);
     pthread_mutex_destroy(&sharing->lock);
     free(sharing->wanted);

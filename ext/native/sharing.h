@@ -31,7 +31,10 @@ struct sharing {
 };
 
 void sharing_open(struct sharing *sharing);
-/* Ends the thread. */
+/* Tell the thread to end; it may be reading still. */
+void sharing_end(struct sharing *sharing);
+/* Wait until it has ended. */
+void sharing_join(struct sharing *sharing);
 void sharing_close(struct sharing *sharing);
 /* Say whose PSS is of interest now, and take over what the last good sweep says of them. */
 void sharing_exchange(struct sharing *sharing, struct set *sets[], size_t set_count);
