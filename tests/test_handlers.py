@@ -177,3 +177,11 @@ def test_rates_times_their_intervals_give_the_count_back(steps):
     got = rates(samples)
     total = sum(r * (b[0] - a[0]) for r, a, b in zip(got[1:], samples, samples[1:], strict=False))
     assert total == pytest.approx(count, rel=1e-9, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(2**63 - 1, 2**63 - 1), (-(2**63), -(2**63)), (2**63, 2.0**63), (10**400, None)]
+)
+def test_whole_numbers_beyond_eight_bytes_are_floats_or_null(value: int, expected: float | None) -> None:
+    found = number(value)
+    assert (found, type(found)) == (expected, type(expected))

@@ -221,3 +221,17 @@ def test_numbers_keep_all_their_bits(tmp_path: Path) -> None:
     assert table["mono_ns"][0].dtype == np.dtype("<i8")
     assert int(table["mono_ns"][0][0]) == 2**62 + 1
     assert float(table["celsius"][0][0]) == 0.1
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**70), 1e30, float("nan"), float("inf"), "text", None, [1]])
+def test_a_value_that_has_no_place_in_its_column_is_null_and_harms_no_other(tmp_path: Path, value: object) -> None:
+    with SegmentWriter(tmp_path) as segment:
+        for whole, real in ((1, 1.5), (value, 10**400 if value == 2**63 else value), (3, 3.5)):
+            segment.row("process", {"pid": whole, "rate": real})  # type: ignore[dict-item]
+        segment.text({"type": "end"})
+    read = read_segment(segment.path)
+    assert (read.torn, read.complete) == (0, True)
+    table = read.table("process")
+    assert table["pid"][1].tolist() == [True, False, True]
+    assert table["pid"][0].tolist()[::2] == [1, 3]
+    assert table["rate"][0].tolist()[::2] == [1.5, 3.5]

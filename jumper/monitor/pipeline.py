@@ -61,7 +61,7 @@ class Pipeline:
         for stage in self._stages:
             try:
                 facts.update(_call(stage.collector, "setup") or {})
-            except Exception as error:  # a collector may be the user's
+            except (Exception, SystemExit) as error:  # a collector may be the user's
                 self._switch_off(stage, "setup", error)
         return facts
 
@@ -90,24 +90,24 @@ class Pipeline:
             if not stage.off:
                 try:
                     _call(stage.collector, "snapshot", context)
-                except Exception as error:  # as above
+                except (Exception, SystemExit) as error:  # as above
                     self._switch_off(stage, "snapshot", error)
         rows: dict[str, dict[str, Value]] = {level: {} for level in self.levels}
         for stage in stages:
             if not stage.off:
                 try:
                     _collect(stage, context, rows)
-                except Exception as error:  # as above
+                except (Exception, SystemExit) as error:  # as above
                     self._switch_off(stage, "collect", error)
         return rows
 
     def close(self) -> None:
         """Let each collector release what it holds."""
         for stage in self._stages:
-            with contextlib.suppress(Exception):  # nothing can be done about it any more
+            with contextlib.suppress(Exception, SystemExit):  # nothing can be done about it any more
                 _call(stage.collector, "close")
 
-    def _switch_off(self, stage: _Stage, step: str, error: Exception) -> None:
+    def _switch_off(self, stage: _Stage, step: str, error: BaseException) -> None:
         stage.off = True
         reason = f"{type(error).__name__}: {error}"
         self.events.append(
@@ -172,7 +172,7 @@ def _collector(entry: CollectorEntry, host: object, search: Sequence[str]) -> An
         raise entry.error("inject", f"this monitor has no {absent[0]!r}")
     try:
         collector = factory(**{key: _injected(entry, host, key) for key in entry.inject}, **entry.kwargs)
-    except Exception as error:  # the class may be the user's
+    except (Exception, SystemExit) as error:  # the class may be the user's
         given = ", ".join((*entry.inject, *entry.kwargs)) or "nothing"
         raise entry.error("", f"{entry.target} cannot be made from {given}: {type(error).__name__}: {error}") from error
     if not callable(getattr(collector, "collect", None)):

@@ -241,15 +241,16 @@ class SegmentWriter:
         body = bytearray()
         for index in range(len(names)):
             column = [row[index] if index < len(row) else None for row in rows]
+            try:
+                body += _pack(column, types[index])
+            except (struct.error, OverflowError, TypeError, ValueError):
+                column = [value if _fits(value, types[index]) else None for value in column]
+                body += _pack(column, types[index])
             bits = bytearray(-(-count // 8))
             for position, value in enumerate(column):
                 if value is not None:
                     bits[position >> 3] |= 1 << (position & 7)
             validity += bits
-            if types[index] == "q":
-                body += struct.pack(f"<{count}q", *[0 if v is None else int(v) for v in column])
-            else:
-                body += struct.pack(f"<{count}d", *[0.0 if v is None else float(v) for v in column])
         validity += bytes(-len(validity) % 8)
         self._encode(fmt.ROWS, fmt.ROWS_HEADER.pack(number, len(names), count) + bytes(validity) + bytes(body))
 
@@ -305,3 +306,18 @@ class SegmentWriter:
                 return
             del self._pending[index]
             self.dropped += 1
+
+
+def _pack(column: Sequence[Value], code: str) -> bytes:
+    """Return the values of a column as they are stored; 0 where there is none."""
+    if code == "q":
+        return struct.pack(f"<{len(column)}q", *[0 if v is None else int(v) for v in column])
+    return struct.pack(f"<{len(column)}d", *[0.0 if v is None else float(v) for v in column])
+
+
+def _fits(value: Value, code: str) -> bool:
+    try:
+        _pack([value], code)
+    except (struct.error, OverflowError, TypeError, ValueError):
+        return False
+    return True

@@ -295,3 +295,38 @@ def test_the_same_command_measured_twice_is_two_attempts_when_merged(me: Runner)
     run = merge([me.folder / "a", me.folder / "b"], me.folder / "both")
     assert run.tasks["attempt"].tolist() == [1, 2]
     assert run.tasks["wall_s"].max() < 5
+
+
+HOSTILE = """
+from jumper.monitor.metrics.common import CollectorBackend
+class Exit(CollectorBackend):
+    name = "exit"
+    def collect(self, level, context):
+        raise SystemExit(3)
+class Huge(CollectorBackend):
+    name = "huge"
+    def collect(self, level, context):
+        return {"huge": 10**400, "huge_ns": 10**30, "cpu_huge_ns": 10**30, "fine": 7}
+"""
+
+
+def test_a_collector_that_exits_or_returns_the_absurd_does_not_touch_the_command(me: Runner) -> None:
+    (me.folder / "hostile.py").write_text(HOSTILE)
+    handlers = "jumper.monitor.metrics.handlers"
+    entries = "".join(
+        f"  {name.lower()}:\n    _target_: hostile.{name}\n    handler: {{_target_: {handlers}.{handler}}}\n"
+        for name, handler in (("Exit", "NoOpHandler"), ("Huge", "CountersHandler"))
+    )
+    (me.folder / "c.yaml").write_text("collectors:\n" + entries)
+    out = me.folder / "run"
+    arguments = ["--backend", "thread", "--interval", "0.1", "--collectors", "c.yaml", "-o", str(out)]
+    assert me.popen(me.jumper("run", *arguments, "--", "sh", "-c", "sleep 0.5; exit 5")).wait(timeout=60) == 5
+    run = jumper.open_run(out)
+    assert run.tasks["exit_code"].tolist() == [5]
+    samples = run.samples("process")
+    assert len(samples) >= 5
+    assert (samples["fine"] == 7).all()
+    assert samples["huge_ns"].tolist() == [1e30] * len(samples)
+    assert samples["cpu_huge_ns"].isna().all()
+    assert run.events["kind"].tolist() == ["collector-off"]
+    assert "SystemExit: 3" in run.events["text"][0]

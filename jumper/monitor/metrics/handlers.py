@@ -25,9 +25,12 @@ __all__ = [
     "number",
 ]
 
+#: a column of whole numbers holds 8 bytes; what lies beyond is a float
+_I8 = 1 << 63
+
 
 def number(value: object) -> Value:
-    """Return a value as a Python number; None where it is missing, NaN or infinite.
+    """Return a value as a Python number; None where it is missing, NaN, infinite or beyond any float.
 
     Raises
     ------
@@ -39,14 +42,19 @@ def number(value: object) -> Value:
     >>> number(3), number(float("nan")), number(None)
     (3, None, None)
     """
-    if value is None or type(value) is int:
+    if value is None or (type(value) is int and -_I8 <= value < _I8):
         return value
     if type(value) is not float:
         if isinstance(value, Integral):
-            return int(value)
+            value = int(value)
+            if -_I8 <= value < _I8:
+                return value
         if not hasattr(value, "__float__"):
             raise TypeError(f"expected a number, found {value!r} ({type(value).__name__})")
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:
+            return None
     return value if math.isfinite(value) else None
 
 
