@@ -73,9 +73,9 @@ def extensions() -> list[Extension]:
         Extension(
             "jumper.monitor.backends.native._engine",
             ["ext/engine.pyx", *sorted(glob("ext/native/*.c"))],
-            depends=sorted(glob("ext/native/*.h")),
-            include_dirs=["ext"],
-            libraries=["pthread"],
+            depends=[*sorted(glob("ext/native/*.h")), "jumper/include/jumper_collector.h"],
+            include_dirs=["ext", "jumper/include"],
+            libraries=["pthread", "dl"],
             define_macros=macros,
             py_limited_api=bool(STABLE_ABI),
         ),

@@ -37,7 +37,21 @@ cdef extern from "native/engine.h" nogil:
     struct engine:
         pass
 
+    struct collector:
+        char *path
+        char *config
+        char *name
+        char *origin
+        unsigned levels
+        size_t columns
+
+    enum:
+        MOST_REASON
+        MOST_COLLECTORS
+
     engine *engine_new(const settings *)
+    bint engine_add_collector(engine *, const collector *)
+    void engine_collector_reason(engine *, size_t, char *, size_t)
     bint engine_start(engine *, int *)
     int engine_add_tree(engine *, int, const int *, int, const char *)
     int engine_add_owner(engine *, int, unsigned, const char *)
@@ -110,6 +124,23 @@ cdef class Engine:
 
     def __reduce__(self):
         raise TypeError("an engine belongs to its process and is not pickled; send its settings and make one there")
+
+    def add_collector(self, bytes path, bytes config, bytes name, bytes origin, unsigned levels, size_t columns):
+        cdef collector *wanted = <collector *>calloc(1, sizeof(collector))
+        if wanted == NULL:
+            raise MemoryError
+        wanted.path, wanted.config, wanted.name, wanted.origin = path, config, name, origin
+        wanted.levels, wanted.columns = levels, columns
+        cdef bint added = engine_add_collector(self._engine, wanted)
+        free(wanted)
+        if not added:
+            raise ValueError(f"at most {MOST_COLLECTORS} collectors in C, added before the start")
+
+    def collector_reason(self, size_t index):
+        cdef char[256] reason
+        with nogil:
+            engine_collector_reason(self._engine, index, reason, MOST_REASON)
+        return (<bytes>reason).decode("utf-8", "replace")
 
     def start(self):
         cdef int error = 0

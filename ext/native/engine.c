@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -57,6 +58,7 @@ struct engine {
     struct sharing sharing;
     struct node node;
     struct segment segment;
+    struct collectors collectors;
     struct set sets[MOST_SETS];
     struct set *used[MOST_SETS];
     size_t used_count;
@@ -195,6 +197,39 @@ static void store(struct engine *engine, int64_t mono, int64_t wall, bool now)
     engine->statistics.dropped = engine->segment.dropped;
 }
 
+/* Under the lock. Text records are kept for the next block; false where there is no room. */
+static bool keep_text(struct engine *engine, const char *lines, size_t size)
+{
+    bool fits = engine->text_size + size <= MOST_TEXT && !engine->ended;
+    if (fits && engine->text_size + size > engine->text_capacity) {
+        size_t capacity = engine->text_capacity ? engine->text_capacity : 4096;
+        while (capacity < engine->text_size + size)
+            capacity *= 2;
+        char *grown = realloc(engine->text, capacity);
+        fits = grown != NULL;
+        if (fits) {
+            engine->text = grown;
+            engine->text_capacity = capacity;
+        }
+    }
+    if (fits) {
+        memcpy(engine->text + engine->text_size, lines, size);
+        engine->text_size += size;
+    } else {
+        engine->segment.dropped++;
+    }
+    return fits;
+}
+
+/* Let C collectors fill their part of the row that was added last, where one was added. */
+static void extend(struct engine *engine, int stream, const struct set *set, size_t before)
+{
+    struct rows *rows = &engine->rows[stream];
+    if (rows->extra > 0 && rows->count > before)
+        collectors_collect(&engine->collectors, stream, set, engine->settings.interval_ns,
+                           rows->values + rows->count * rows->columns - rows->extra);
+}
+
 /* Under the lock, like all that touches the sets. */
 static void tick(struct engine *engine)
 {
@@ -212,16 +247,24 @@ static void tick(struct engine *engine)
     for (size_t i = 0; i < engine->used_count; i++) {
         struct reading reading;
         set_take(engine->used[i], &reading);
+        int stream = engine->used[i]->stream;
+        size_t rows = engine->rows[stream].count;
         rows_add_set(engine->rows, engine->used[i], &reading, mono, inside);
+        extend(engine, stream, engine->used[i], rows);
         engine->alive[engine->used[i]->bit] = engine->used[i]->count > 0;
     }
     table_sweep(&engine->table);
     if (holds_node(engine, mono)) {
         node_read(&engine->node, &engine->table.fs);
         rows_add_node(engine->rows, &engine->node, mono);
+        extend(engine, STREAM_SYSTEM, NULL, before[STREAM_SYSTEM]);
     }
     if (engine->settings.thread_pid > 0)
         rows_add_threads(engine->rows, &engine->table.fs, engine->settings.thread_pid, mono);
+    char line[MOST_EVENT];
+    for (size_t size; (size = collectors_event(&engine->collectors, mono, wall, line, sizeof line)) > 0;)
+        if (engine->settings.segment[0] != '\0')
+            keep_text(engine, line, size);
     engine->statistics.ticks++;
     engine->statistics.processes = (int64_t)engine->table.count;
     engine->statistics.kept_descriptors = engine->table.fs.kept;
@@ -298,6 +341,7 @@ static void remove_set(struct engine *engine, int bit)
             engine->used[i] = engine->used[--engine->used_count];
             break;
         }
+    collectors_release(&engine->collectors, bit);
     for (size_t i = 0; i < engine->table.count; i++) /* nobody's any more: let go of at the next sweep */
         if (engine->table.order[i]->sets == 0)
             engine->table.order[i]->gone = true;
@@ -351,7 +395,8 @@ static void *run(void *argument)
     pthread_mutex_lock(&engine->lock);
     engine->statistics.private_table = private_table;
     bool ready = table_open(&engine->table, most_kept(private_table));
-    ready &= node_open(&engine->node, (int)engine->rows[STREAM_SYSTEM].columns - 1 - NODE_COLUMNS);
+    const struct rows *system = &engine->rows[STREAM_SYSTEM];
+    ready &= node_open(&engine->node, (int)(system->columns - system->extra) - 1 - NODE_COLUMNS);
     if (ready && engine->settings.segment[0] != '\0') {
         ready = segment_open(&engine->segment, engine->settings.segment, engine->settings.cap);
         engine->statistics.error = engine->segment.error;
@@ -397,6 +442,7 @@ static void *run(void *argument)
     for (size_t i = 0; i < engine->used_count; i++)
         set_free(engine->used[i]);
     engine->used_count = 0;
+    collectors_close(&engine->collectors);
     forks_close(&engine->forks);
     node_close(&engine->node);
     table_close(&engine->table);
@@ -469,6 +515,30 @@ struct engine *engine_new(const struct settings *settings)
     return engine;
 }
 
+bool engine_add_collector(struct engine *engine, const struct collector *wanted)
+{
+    if (engine->owner != 0 || !collectors_add(&engine->collectors, wanted))
+        return false;
+    for (int stream = 1; stream <= STREAMS; stream++) {
+        struct rows *rows = &engine->rows[stream];
+        size_t width = collectors_width(&engine->collectors, stream);
+        rows->columns += width - rows->extra;
+        rows->extra = width;
+    }
+    return true;
+}
+
+void engine_collector_reason(struct engine *engine, size_t index, char *reason, size_t size)
+{
+    reason[0] = '\0';
+    if (engine->owner != getpid())
+        return;
+    pthread_mutex_lock(&engine->lock);
+    if (index < engine->collectors.count && engine->collectors.all[index]->off)
+        snprintf(reason, size, "%s", engine->collectors.all[index]->reason);
+    pthread_mutex_unlock(&engine->lock);
+}
+
 bool engine_start(struct engine *engine, int *error)
 {
     sigset_t all, before;
@@ -526,24 +596,7 @@ bool engine_text(struct engine *engine, const char *lines, size_t size)
     if (!ours(engine))
         return false;
     pthread_mutex_lock(&engine->lock);
-    bool fits = engine->text_size + size <= MOST_TEXT && !engine->ended;
-    if (fits && engine->text_size + size > engine->text_capacity) {
-        size_t capacity = engine->text_capacity ? engine->text_capacity : 4096;
-        while (capacity < engine->text_size + size)
-            capacity *= 2;
-        char *grown = realloc(engine->text, capacity);
-        fits = grown != NULL;
-        if (fits) {
-            engine->text = grown;
-            engine->text_capacity = capacity;
-        }
-    }
-    if (fits) {
-        memcpy(engine->text + engine->text_size, lines, size);
-        engine->text_size += size;
-    } else {
-        engine->segment.dropped++;
-    }
+    bool fits = keep_text(engine, lines, size);
     pthread_mutex_unlock(&engine->lock);
     return fits;
 }
@@ -585,6 +638,7 @@ void engine_free(struct engine *engine)
         return; /* a fork: the thread is not here, and its locks may be held for ever */
     engine_stop(engine);
     sharing_close(&engine->sharing);
+    collectors_free(&engine->collectors);
     for (int stream = 1; stream <= STREAMS; stream++)
         free(engine->rows[stream].values);
     pthread_cond_destroy(&engine->wake);

@@ -5,6 +5,7 @@
 #ifndef JUMPER_ENGINE_H
 #define JUMPER_ENGINE_H
 
+#include "collectors.h"
 #include "forks.h"
 #include "node.h"
 #include "segment.h"
@@ -37,6 +38,10 @@ struct statistics {
 struct engine; /* its own file knows */
 
 struct engine *engine_new(const struct settings *settings);
+/* Ask a C collector at every tick, too; before the start. Its values stand behind those of its streams' rows. */
+bool engine_add_collector(struct engine *engine, const struct collector *wanted);
+/* Why the collector of that index is off; "" while it is not. */
+void engine_collector_reason(struct engine *engine, size_t index, char *reason, size_t size);
 /* Start the thread; false with `*error` set to an errno where it cannot. Nothing is sampled before engine_go. */
 bool engine_start(struct engine *engine, int *error);
 /* Watch the tree of a process; returns its number, or -1. */

@@ -45,7 +45,7 @@ size_t stream_width(int stream, int cores)
 
 bool rows_add(struct rows *rows, const int64_t *values, size_t count)
 {
-    if (count != rows->columns || rows->count >= MOST_ROWS)
+    if (count + rows->extra != rows->columns || rows->count >= MOST_ROWS)
         return false;
     if (rows->count == rows->capacity) {
         size_t capacity = rows->capacity ? rows->capacity * 2 : 4;
@@ -55,7 +55,10 @@ bool rows_add(struct rows *rows, const int64_t *values, size_t count)
         rows->values = grown;
         rows->capacity = capacity;
     }
-    memcpy(rows->values + rows->count++ * rows->columns, values, count * sizeof *values);
+    int64_t *row = rows->values + rows->count++ * rows->columns;
+    memcpy(row, values, count * sizeof *values);
+    for (size_t i = count; i < rows->columns; i++)
+        row[i] = UNKNOWN;
     return true;
 }
 
@@ -80,7 +83,7 @@ void rows_add_set(struct rows *rows, const struct set *set, const struct reading
 
 void rows_add_node(struct rows *rows, const struct node *node, int64_t mono)
 {
-    size_t width = rows[STREAM_SYSTEM].columns;
+    size_t width = rows[STREAM_SYSTEM].columns - rows[STREAM_SYSTEM].extra;
     int64_t *row = malloc(width * sizeof *row);
     if (row == NULL)
         return;

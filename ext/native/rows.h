@@ -7,7 +7,7 @@
 
 struct rows {
     int64_t *values; /* row by row */
-    size_t columns, count, capacity;
+    size_t columns, extra, count, capacity; /* extra: of the columns, the last ones, that C collectors fill */
 };
 
 /* Names of the columns of a stream in the order of its values; NULL after the last. Cores come after them. */

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from jumper.config.entries import CollectorConfig, CollectorEntry
+from jumper.config.libraries import get_include
 
-__all__ = ["CollectorConfig", "CollectorEntry"]
+__all__ = ["CollectorConfig", "CollectorEntry", "get_include"]

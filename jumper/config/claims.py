@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
-from jumper.config.entries import BUILT_IN, CollectorConfig, CollectorEntry, resolve
+from jumper.config.entries import BUILT_IN, CollectorConfig, CollectorEntry, Refused, resolve
+from jumper.config.libraries import describe
 from jumper.schema.columns import COLUMNS, is_derived
+from jumper.schema.errors import CollectorConfigError
 
-__all__ = ["build_handler", "check_columns", "check_targets", "only_derived"]
+__all__ = ["build_handler", "check_columns", "check_targets", "only_derived", "without_broken"]
 
 #: Columns that monitors, segments and tables add to each row themselves.
 _OURS = (*(c.name for c in COLUMNS), "cpu_#_ns", "time", "time_ns", "node", "segment")
@@ -51,13 +54,17 @@ def check_columns(config: CollectorConfig) -> None:
     """
     taken: list[tuple[str, CollectorEntry | None]] = [(column, None) for column in _OURS]
     for entry in config.entries:
-        columns = declared_columns(entry, build_handler(entry, config.search))
+        key = "library" if entry.library else "handler"
+        if entry.library:
+            columns = describe(entry).names
+        else:
+            columns = declared_columns(entry, build_handler(entry, config.search))
         for index, column in enumerate(columns):
             if column in columns[:index]:
-                raise entry.error("handler", f"the column {column!r} is named twice")
+                raise entry.error(key, f"the column {column!r} is named twice")
             for other, owner in taken:
                 if _overlap(column, other):
-                    raise entry.error("handler", _collision(column, owner))
+                    raise entry.error(key, _collision(column, owner))
         taken.extend((column, entry) for column in columns)
 
 
@@ -69,9 +76,30 @@ def check_targets(config: CollectorConfig) -> None:
     CollectorConfigError
     """
     for entry in config.entries:
-        if entry.origin != BUILT_IN:
+        if entry.origin != BUILT_IN and not entry.library:
             resolve(entry, "_target_", entry.target, config.search)
     check_columns(config)
+
+
+def without_broken(config: CollectorConfig, tolerant: Callable[[CollectorEntry], object]) -> CollectorConfig:
+    """Return a configuration with those entries refused that cannot run, where their being left out is tolerated.
+
+    Raises
+    ------
+    CollectorConfigError
+        As :func:`check_targets`, for all other entries.
+    """
+    kept = [entry for entry in config.entries if not tolerant(entry)]
+    refused = list(config.refused)
+    check_targets(CollectorConfig(tuple(kept), config.search))
+    for entry in filter(tolerant, config.entries):
+        try:
+            check_targets(CollectorConfig((*kept, entry), config.search))
+        except CollectorConfigError as error:
+            refused.append(Refused(entry.name, entry.origin, str(error)))
+        else:
+            kept.append(entry)
+    return CollectorConfig(tuple(e for e in config.entries if e in kept), config.search, tuple(refused))
 
 
 def only_derived(entry: CollectorEntry, handler: Any) -> bool:

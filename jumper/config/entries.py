@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -12,10 +13,12 @@ from typing import Any
 
 from jumper.schema.errors import CollectorConfigError
 
-__all__ = ["BUILT_IN", "CollectorConfig", "CollectorEntry", "resolve"]
+__all__ = ["BUILT_IN", "BUILT_IN_C", "CollectorConfig", "CollectorEntry", "Refused", "resolve"]
 
 #: Origin of the entries that come with jumper.
 BUILT_IN = "built-in collectors.yaml"
+#: Origin of those in C that are named in the file beside it.
+BUILT_IN_C = "built-in c/collectors.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,12 @@ class CollectorEntry:
         The file that it comes from, for messages.
     folder : str or None
         Folder of that file; modules beside it can be targets.
+    library : str or None
+        Path of the shared library of a collector in C, which has no target and no handler.
+    config : str
+        The text that such a library is set up with.
+    package : str or None
+        The installed package that brought the entry.
     """
 
     name: str
@@ -46,10 +55,34 @@ class CollectorEntry:
     handler_kwargs: dict[str, Any] = field(default_factory=dict)
     origin: str = BUILT_IN
     folder: str | None = None
+    library: str | None = None
+    config: str = ""
+    package: str | None = None
 
     def error(self, key: str, text: str) -> CollectorConfigError:
         """Return an error that names the file, the entry and the key in it (empty: the entry itself)."""
         return CollectorConfigError(f"{self.origin}: collectors.{self.name}{'.' if key else ''}{key}: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A collector that does not run while the others do, and the line that says why."""
+
+    name: str
+    origin: str
+    text: str
+
+    def event(self) -> dict[str, Any]:
+        """Return it as a record for the run's events."""
+        return {
+            "type": "event",
+            "kind": "collector-off",
+            "collector": self.name,
+            "origin": self.origin,
+            "text": self.text,
+            "mono_ns": time.monotonic_ns(),
+            "wall_ns": time.time_ns(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +95,8 @@ class CollectorConfig:
     search : tuple of str
         Where modules of the user's own targets are looked for after everything
         else: the search paths of the processes that the configuration came through.
+    refused : tuple of Refused
+        What packages brought that cannot run here.
 
     Examples
     --------
@@ -75,6 +110,7 @@ class CollectorConfig:
 
     entries: tuple[CollectorEntry, ...]
     search: tuple[str, ...] = ()
+    refused: tuple[Refused, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as plain JSON data.
@@ -84,7 +120,11 @@ class CollectorConfig:
         """
         own = any(entry.origin != BUILT_IN for entry in self.entries)
         search = dict.fromkeys((*self.search, *(search_path() if own else ())))
-        return {"collectors": [asdict(entry) for entry in self.entries], "search": list(search)}
+        return {
+            "collectors": [asdict(entry) for entry in self.entries],
+            "search": list(search),
+            "refused": [asdict(each) for each in self.refused],
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CollectorConfig:
@@ -99,7 +139,8 @@ class CollectorConfig:
             entries = tuple(
                 CollectorEntry(**{**entry, "inject": tuple(entry["inject"])}) for entry in data["collectors"]
             )
-            return cls(entries, tuple(data.get("search", ())))
+            refused = tuple(Refused(**each) for each in data.get("refused", ()))
+            return cls(entries, tuple(data.get("search", ())), refused)
         except (KeyError, TypeError, AttributeError) as error:
             raise CollectorConfigError(f"expected what CollectorConfig.to_json gives, found {data!r:.80}") from error
 

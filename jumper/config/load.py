@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jumper.config.claims import check_targets
-from jumper.config.entries import BUILT_IN, CollectorConfig, CollectorEntry
+from jumper.config.claims import without_broken
+from jumper.config.entries import BUILT_IN, BUILT_IN_C, CollectorConfig, CollectorEntry
 from jumper.schema.errors import CollectorConfigError
 
 __all__ = ["load_config", "load_config_text"]
 
-_BUILT_IN_FILE = Path(__file__).parent / "collectors" / "python" / "collectors.yaml"
+_FOLDER = Path(__file__).parent / "collectors"
 _Entries = dict[str, CollectorEntry | None]
 
 
@@ -21,7 +21,8 @@ def load_config(path: str | os.PathLike[str] | None = None) -> CollectorConfig:
     """Return the collectors that a monitor built now would run.
 
     Merged, a later one adding entries or replacing those of the same name (null
-    removes one): the built-in file, ``~/.config/jumper/collectors.yaml``
+    removes one): the built-in files, what installed packages bring by the entry point
+    group ``jumper.collectors``, ``~/.config/jumper/collectors.yaml``
     (``XDG_CONFIG_HOME`` where it is set), the file that ``JUMPER_COLLECTORS``
     names, and ``path``. No other place is looked at, since a ``_target_`` is code that will run.
 
@@ -29,6 +30,11 @@ def load_config(path: str | os.PathLike[str] | None = None) -> CollectorConfig:
     ----------
     path : path, optional
         A collectors.yaml.
+
+    Returns
+    -------
+    CollectorConfig
+        What packages brought that cannot run is in its ``refused``.
 
     Raises
     ------
@@ -41,6 +47,8 @@ def load_config(path: str | os.PathLike[str] | None = None) -> CollectorConfig:
     >>> load_config().entries[0].name
     'process'
     """
+    from jumper.config.packages import packaged_entries  # not at import: agents have no use for it
+
     files = []
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     own = os.path.join(base, "jumper", "collectors.yaml")
@@ -52,12 +60,15 @@ def load_config(path: str | os.PathLike[str] | None = None) -> CollectorConfig:
     if path is not None:
         files.append((os.fspath(path), os.fspath(path)))
     merged = _built_in()
+    packaged, refused = packaged_entries(_packaged, merged)
+    merged.update(packaged)
     for name, origin in files:
         file = Path(os.path.abspath(os.path.expanduser(name)))
         merged.update(_parse(_read(file, origin), origin, str(file.parent)))
-    config = _config(merged)
-    check_targets(config)
-    return config
+    replaced = {name for name in merged if name not in packaged or merged[name] is not packaged[name]}
+    left = tuple(each for each in refused if each.name not in replaced)
+    config = CollectorConfig(_config(merged).entries, (), left)
+    return without_broken(config, lambda entry: entry.package)
 
 
 def load_config_text(text: str, origin: str) -> CollectorConfig:
@@ -81,7 +92,17 @@ def load_config_text(text: str, origin: str) -> CollectorConfig:
 
 
 def _built_in() -> _Entries:
-    return _parse(_read(_BUILT_IN_FILE, BUILT_IN), BUILT_IN, None)
+    return {
+        **_parse(_read(_FOLDER / "python" / "collectors.yaml", BUILT_IN), BUILT_IN, None),
+        **_parse(_read(_FOLDER / "c" / "collectors.yaml", BUILT_IN_C), BUILT_IN_C, str(_FOLDER / "c")),
+    }
+
+
+def _packaged(value: Any, origin: str, folder: str | None) -> _Entries:
+    if isinstance(value, str):
+        origin = f"{origin}, {value}"
+        return _parse(_read(Path(value), origin), origin, os.path.dirname(value))
+    return _entries(value, origin, folder)
 
 
 def _config(merged: _Entries) -> CollectorConfig:
@@ -98,9 +119,12 @@ def _read(file: Path, origin: str) -> str:
 
 
 def _parse(text: str, origin: str, folder: str | None) -> _Entries:
-    from jumper.config.shape import read_entry, shown  # not at import: agents have no use for it
+    return _entries(_yaml(text, origin), origin, folder)
 
-    top = _yaml(text, origin)
+
+def _entries(top: object, origin: str, folder: str | None) -> _Entries:
+    from jumper.config.shape import read_entry, shown  # as above
+
     if not isinstance(top, Mapping) or "collectors" not in top:
         raise CollectorConfigError(f"{origin}: expected a mapping with the key `collectors`, found {shown(top)}")
     unknown = sorted(str(key) for key in top if key != "collectors")

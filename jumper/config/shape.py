@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -28,12 +30,17 @@ class _Target(msgspec.Struct):
     target: Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)+$")] = msgspec.field(name="_target_")
 
 
+class _Library(msgspec.Struct):
+    library: Annotated[str, msgspec.Meta(min_length=1)]
+    config: str = ""
+
+
 class _Entry(_Target, kw_only=True):
     handler: dict[str, Any]
     inject: list[str] | None = None
 
 
-_T = TypeVar("_T", bound=_Target)
+_T = TypeVar("_T", bound="_Target | _Library")
 
 
 def read_entry(name: str, raw: object, origin: str, folder: str | None) -> CollectorEntry:
@@ -53,6 +60,8 @@ def read_entry(name: str, raw: object, origin: str, folder: str | None) -> Colle
     CollectorConfigError
     """
     blank = CollectorEntry(name, "", "", origin=origin, folder=folder)
+    if isinstance(raw, Mapping) and "library" in raw:
+        return _library(blank, raw)
     if isinstance(raw, Mapping) and raw.get("handler") is None:
         raise blank.error("handler", _HANDLER_HINT)
     entry, kwargs = _part(blank, "", raw, _Entry)
@@ -64,6 +73,25 @@ def read_entry(name: str, raw: object, origin: str, folder: str | None) -> Colle
         if key in kwargs:
             raise blank.error(key, "given twice, as a key and in `inject`")
     return CollectorEntry(name, entry.target, handler.target, inject, kwargs, handler_kwargs, origin, folder)
+
+
+def _library(blank: CollectorEntry, raw: Mapping[str, Any]) -> CollectorEntry:
+    """Return an entry that names a collector in C; a relative path is from the folder of the file."""
+    for key in ("_target_", "handler", "inject"):
+        if key in raw:
+            raise blank.error(key, "a collector in C has none beside `library`; the library says what its columns are")
+    if blank.name == "process":
+        raise blank.error("library", "`process` finds the processes that the others look at; a library cannot")
+    entry, rest = _part(blank, "", raw, _Library)
+    if rest:
+        raise blank.error(next(iter(rest)), "unknown key; beside `library` there is `config`, a text")
+    if "\0" in entry.library + entry.config:
+        raise blank.error("library", "expected text without zero bytes")
+    path = os.path.expanduser(entry.library)
+    if not os.path.isabs(path) and blank.folder is None:
+        raise blank.error("library", f"expected an absolute path, as there is no folder to begin at; found {path!r}")
+    path = os.path.join(blank.folder or "", path)
+    return replace(blank, library=os.path.normpath(path), config=entry.config)
 
 
 def _part(entry: CollectorEntry, key: str, raw: object, shape: type[_T]) -> tuple[_T, dict[str, Any]]:

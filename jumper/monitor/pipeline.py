@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jumper.config.claims import build_handler, check_columns, only_derived
-from jumper.config.entries import BUILT_IN, CollectorConfig, CollectorEntry, resolve
+from jumper.config.claims import build_handler, check_columns, only_derived, without_broken
+from jumper.config.entries import BUILT_IN, CollectorConfig, CollectorEntry, Refused, resolve
+from jumper.config.libraries import needs_native
 from jumper.config.load import load_config, load_config_text
 from jumper.monitor.metrics.common import CollectionContext, Value
 from jumper.monitor.metrics.context import new_context
@@ -40,9 +40,9 @@ class Pipeline:
         writes the segment: a collector that was switched off, and why.
     """
 
-    def __init__(self, stages: Sequence[_Stage], levels: Sequence[str]) -> None:
+    def __init__(self, stages: Sequence[_Stage], levels: Sequence[str], events: Sequence[dict[str, Any]] = ()) -> None:
         self.levels = tuple(levels)
-        self.events: list[dict[str, Any]] = []
+        self.events = list(events)
         self._stages = list(stages)
 
     @property
@@ -109,18 +109,9 @@ class Pipeline:
 
     def _switch_off(self, stage: _Stage, step: str, error: BaseException) -> None:
         stage.off = True
-        reason = f"{type(error).__name__}: {error}"
-        self.events.append(
-            {
-                "type": "event",
-                "kind": "collector-off",
-                "collector": stage.entry.name,
-                "origin": stage.entry.origin,
-                "text": f"collector {stage.entry.name} ({stage.entry.origin}) is off: {step}: {reason}",
-                "mono_ns": time.monotonic_ns(),
-                "wall_ns": time.time_ns(),
-            }
-        )
+        entry = stage.entry
+        text = f"collector {entry.name} ({entry.origin}) is off: {step}: {type(error).__name__}: {error}"
+        self.events.append(Refused(entry.name, entry.origin, text).event())
 
 
 def build_pipeline(config: CollectorConfig, host: object, levels: Sequence[str], derived: bool = True) -> Pipeline:
@@ -137,6 +128,11 @@ def build_pipeline(config: CollectorConfig, host: object, levels: Sequence[str],
     derived : bool, optional
         Whether to run collectors all of whose columns are derived from stored
         ones; a sink that only stores has no use for them.
+
+    Returns
+    -------
+    Pipeline
+        Libraries, and what packages brought that cannot run here, are in its events.
 
     Raises
     ------
@@ -156,13 +152,25 @@ def build_pipeline(config: CollectorConfig, host: object, levels: Sequence[str],
     if not config.entries or config.entries[0].name != "process":
         names = ", ".join(entry.name for entry in config.entries) or "none"
         raise CollectorConfigError(f"collectors: expected `process` as the first entry, found {names}")
-    check_columns(config)
+    refused = [Refused(e.name, e.origin, needs_native(e)) for e in config.entries if e.library]
+    entries = tuple(entry for entry in config.entries if not entry.library)
+    config = CollectorConfig(entries, config.search, (*config.refused, *refused))
+    if any(entry.package for entry in entries):
+        config = without_broken(config, lambda entry: entry.package)
+    else:
+        check_columns(config)
     stages = []
+    events = [each.event() for each in config.refused]
     for entry in config.entries:
         handler = build_handler(entry, config.search)
         if derived or entry.name == "process" or not only_derived(entry, handler):
-            stages.append(_Stage(entry, _collector(entry, host, config.search), handler))
-    return Pipeline(stages, levels)
+            try:
+                stages.append(_Stage(entry, _collector(entry, host, config.search), handler))
+            except CollectorConfigError as error:
+                if entry.package is None:
+                    raise
+                events.append(Refused(entry.name, entry.origin, str(error)).event())
+    return Pipeline(stages, levels, events)
 
 
 def _collector(entry: CollectorEntry, host: object, search: Sequence[str]) -> Any:

@@ -54,6 +54,18 @@ class Engine:
         flush_s: float = 0.0,
         cap: int = 0,
     ) -> None: ...
+    def add_collector(self, path: bytes, config: bytes, name: bytes, origin: bytes, levels: int, columns: int) -> None:
+        """Ask a collector in C at every tick, too; before :meth:`start`.
+
+        ``name`` and ``origin`` are as they stand in JSON text; ``levels`` is a mask by stream, ``columns`` a number.
+
+        Raises
+        ------
+        ValueError
+            Where there are too many.
+        """
+    def collector_reason(self, index: int) -> str:
+        """Return why the collector that was added as that one is off; empty while it is not."""
     def start(self) -> None:
         """Start the thread; nothing is sampled before :meth:`go`.
 

@@ -1,4 +1,4 @@
-"""Sampling by the native engine: it writes its own segment; Python collectors follow its ticks."""
+"""Sampling by the native engine: it writes its own segment and asks C collectors; Python ones follow its ticks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from jumper.config.entries import BUILT_IN
 from jumper.monitor.backends.native._engine import Engine, columns
+from jumper.monitor.backends.native.libraries import Libraries
 from jumper.monitor.metrics.context import CollectionContext, new_context
 from jumper.monitor.metrics.node import NodeCollector
 from jumper.monitor.metrics.process import ProcessCollector
@@ -30,7 +31,7 @@ _NULL = -(2**63)
 #: how long the follower waits for rows before it looks whether it shall end
 _PATIENCE_S = 0.5
 
-Row = dict[str, int | None]
+Row = dict[str, Any]  # int, but float in the columns of C collectors; None: null
 
 
 def cores() -> int:
@@ -44,25 +45,36 @@ def stream_names(stream: int) -> list[str]:
     return names + [f"cpu_{core}_ns" for core in range(cores())] if stream == STREAMS["system"] else names
 
 
-def schema_payload(header: Mapping[str, Any]) -> bytes:
-    """Return the payload of the schema block of a segment that the engine writes."""
+def schema_payload(header: Mapping[str, Any], extra: Mapping[str, list[str]] | None = None) -> bytes:
+    """Return the payload of the schema block of a segment that the engine writes; `extra`: columns of C collectors."""
     streams = {
-        name: {"id": number, "columns": [[column, "i8"] for column in stream_names(number)]}
+        name: {
+            "id": number,
+            "columns": [
+                *([column, "i8"] for column in stream_names(number)),
+                *([column, "f8"] for column in (extra or {}).get(name, ())),
+            ],
+        }
         for name, number in STREAMS.items()
     }
     return json.dumps({**header, "streams": streams}).encode()
 
 
-def rows_of(drained: bytes, names: Mapping[int, list[str]]) -> Iterator[tuple[str, Row]]:
-    """Yield (stream, row) of what :meth:`Engine.drain` returned."""
-    values = memoryview(drained).cast("q")
+def rows_of(
+    drained: bytes, names: Mapping[int, list[str]], extra: Mapping[str, list[str]] | None = None
+) -> Iterator[tuple[str, Row]]:
+    """Yield (stream, row) of what :meth:`Engine.drain` returned; `extra` as in :func:`schema_payload`."""
+    values, doubles = memoryview(drained).cast("q"), memoryview(drained).cast("d")
     at = 0
     while at < len(values):
         stream, count = values[at], values[at + 1]
         at += 2
-        row = values[at : at + count].tolist()
+        level, own = _NAMES[stream], at + len(names[stream])
+        row: Row = dict(zip(names[stream], values[at:own].tolist(), strict=True))
         at += count
-        yield _NAMES[stream], {n: None if v == _NULL else v for n, v in zip(names[stream], row, strict=True)}
+        for index, name in enumerate((extra or {}).get(level, ()), own):
+            row[name] = _NULL if values[index] == _NULL else doubles[index]
+        yield level, {name: None if value == _NULL else value for name, value in row.items()}
 
 
 class NativeSampling:
@@ -87,10 +99,13 @@ class NativeSampling:
         self._running = False
         self._path: Path | None = None
         streaming = settings.stream is not None
-        own = any(entry.origin != BUILT_IN for entry in settings.config.entries)
+        self._libraries = libraries = Libraries(settings.config)
+        self._added = {level: libraries.columns(level) for level in STREAMS}
+        config = libraries.others
+        own = any(entry.origin != BUILT_IN for entry in config.entries)
         self._pipeline: Pipeline | None = None
         if streaming or own:
-            self._pipeline = build_pipeline(settings.config, settings.host(), settings.levels, derived=streaming)
+            self._pipeline = build_pipeline(config, settings.host(), settings.levels, derived=streaming)
             for backend in self._pipeline.backends:  # these are the engine's part
                 if isinstance(backend, (ProcessCollector, NodeCollector)):
                     backend.watch(())
@@ -100,7 +115,10 @@ class NativeSampling:
             name = new_segment_id(str(settings.facts["node"]))
             self._path = Path(settings.spool) / (name + SUFFIX)
             header = {**segment_header(name, str(settings.facts["node"])), "engine": "native", **settings.header}
-            schema, segment = schema_payload(header), os.fsencode(self._path)
+            if libraries:
+                header["collectors"] = libraries.header()
+            schema = schema_payload(header, self._added)
+            segment = os.fsencode(self._path)
             if settings.node_lock:
                 lock = os.fsencode(NodeLock(settings.spool).path)
             if own:
@@ -116,6 +134,7 @@ class NativeSampling:
             thread_pid=settings.target_pid if settings.threads else 0,
             flush_s=settings.flush_s,
         )
+        libraries.add_to(self._engine)
         self._sets: dict[str, int] = {}
         self._follower: threading.Thread | None = None
 
@@ -163,6 +182,8 @@ class NativeSampling:
             self._sets["slurm"] = self._engine.add_owner(STREAMS["slurm"], os.getuid(), f"SLURM_JOB_ID={job}".encode())
         self.text(settings.facts)
         self.text(settings.root)
+        for each in self._libraries.refused:
+            self._tell(each.event())
         if self._pipeline is not None:
             self._pipeline.setup()
         self._running = True
@@ -216,6 +237,14 @@ class NativeSampling:
         stamped = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), **record}
         self._engine.text(json.dumps(stamped, default=str).encode() + b"\n")
 
+    def _tell(self, record: Mapping[str, Any]) -> None:
+        self._note(record)
+        self.text(record)
+
+    def _note(self, record: Mapping[str, Any]) -> None:
+        if self.settings.note is not None:
+            self.settings.note(record)
+
     def _follow(self) -> None:
         while self._running:
             self._follow_now(_PATIENCE_S)
@@ -228,7 +257,7 @@ class NativeSampling:
         ticks: dict[int, list[tuple[str, Row]]] = {}
         while drained := self._engine.drain(timeout_s):
             timeout_s = 0.0
-            for stream, row in rows_of(drained, names):
+            for stream, row in rows_of(drained, names, self._added):
                 ticks.setdefault(int(row["mono_ns"] or 0), []).append((stream, row))
         for mono_ns, rows in ticks.items():
             self._take(mono_ns, rows, newest=mono_ns == max(ticks))
@@ -253,10 +282,10 @@ class NativeSampling:
         if self._extra is not None:
             self._write_beside(self._extra, mono_ns, found, context)
         for record in self._pipeline.events:
-            if self.settings.note is not None:
-                self.settings.note(record)
-            self.text(record)
+            self._tell(record)
         self._pipeline.events.clear()
+        for event in self._libraries.switched_off(self._engine):  # the engine itself puts it into the segment
+            self._note(event)
 
     def _write_beside(
         self, extra: SegmentWriter, mono_ns: int, found: Mapping[str, Mapping[str, Any]], context: CollectionContext
