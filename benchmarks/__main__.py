@@ -1,103 +1,127 @@
-"""What measuring costs: `make bench` runs each benchmark and prints its table.
-
-A benchmark is one function that returns the rows of its table, in pairs: with and without.
-"""
+"""`make bench`: run the benchmarks, print their figures as one table, and write it into a document when asked."""
 
 from __future__ import annotations
 
+import argparse
 import os
-import statistics
-import subprocess
+import platform
+import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 import jumper
+from benchmarks import bench_cost, bench_peer, bench_schedule, bench_start, bench_tick
+from benchmarks.measuring import FULL, TINY, USUAL, NotPossible, Row, Size
 
-ROUNDS = 5
-BURN = "import time\nwhile time.process_time() < 2: pass"
-SLEEP = [sys.executable, "-I", "-c", "import time; time.sleep(3)"]
-
-Rows = list[tuple[str, ...]]
-
-
-def measured(folder: Path, interval: str, command: list[str]) -> list[str]:
-    """Return a command line that runs the command under jumper."""
-    return [sys.executable, "-m", "jumper.cli", "run", "--interval", interval, "-o", str(folder), "--", *command]
+MARKS = re.compile(r"<!-- from benchmarks -->\n.*?<!-- end -->", re.DOTALL)
+HEAD = ("figure", "jumper", "against", "ratio", "must reach", "reached")
+#: of the table where there is no terminal
+WIDTH = 180
+SIZES = {"tiny": TINY, "usual": USUAL, "full": FULL}
 
 
-def wall_s(command: list[str]) -> float:
-    """Return the seconds that a command takes."""
-    start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - start
-
-
-def a_command_of_two_seconds() -> Rows:
-    """Wall time of a command that burns 2 s of CPU, without and with `jumper run`."""
-    command = [sys.executable, "-I", "-c", BURN]
-    rows: Rows = [("", "median s", "slowest s")]
-    with tempfile.TemporaryDirectory() as folder:
-        cases: dict[str, Callable[[int], list[str]]] = {
-            "without": lambda _: command,
-            "interval 1 s": lambda n: measured(Path(folder, f"a{n}"), "1", command),
-            "interval 0.1 s": lambda n: measured(Path(folder, f"b{n}"), "0.1", command),
-        }
-        for name, case in cases.items():
-            times = [wall_s(case(n)) for n in range(ROUNDS)]
-            rows.append((name, f"{statistics.median(times):.3f}", f"{max(times):.3f}"))
-    return rows
-
-
-@contextmanager
-def sleepers(count: int) -> Iterator[None]:
-    """Have so many idle processes of this user."""
-    processes = [subprocess.Popen(["sleep", "600"]) for _ in range(count)]
+def _dask(size: Size) -> Iterator[Row]:
     try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait()
+        from benchmarks.bench_dask_boundary import boundary
+    except ImportError as error:
+        raise NotPossible(f"{error}; pip install 'jumper-workflows[dask]'") from error
+    yield from boundary(size)
 
 
-def a_tick() -> Rows:
-    """The monitor's own CPU time a tick, by the number of the user's processes beside it."""
-    rows: Rows = [("processes beside", "ticks", "CPU ms a tick", "latest start ms")]
-    for count in (0, 100, 300):
-        with sleepers(count), tempfile.TemporaryDirectory() as folder:
-            subprocess.run(measured(Path(folder, "run"), "0.1", SLEEP), check=True)
-            own = jumper.open_run(Path(folder, "run")).samples("monitor")
-        ticks = int(own["ticks"].iloc[-1] - own["ticks"].iloc[0])
-        cpu_ms = (own["cpu_ns"].iloc[-1] - own["cpu_ns"].iloc[0]) / 1e6
-        rows.append((str(count), str(ticks), f"{cpu_ms / ticks:.2f}", f"{own['late_ns'].max() / 1e6:.2f}"))
+BENCHMARKS: dict[str, Callable[[Size], Iterator[Row]]] = {
+    "tick": bench_tick.ticks,
+    "peer": bench_peer.peers,
+    "schedule": bench_schedule.on_time,
+    "cost": bench_cost.own_cost,
+    "slowdown": bench_cost.slowdown,
+    "agent": bench_start.agents,
+    "run": bench_start.runs,
+    "dask": _dask,
+}
+
+
+def measure(names: list[str], size: Size, console: Console) -> list[Row]:
+    """Return the rows of benchmarks; one that cannot be had says why in its row."""
+    rows: list[Row] = []
+    with Progress(console=console, transient=True) as progress:
+        for name in progress.track(names, description="measuring"):
+            try:
+                for row in BENCHMARKS[name](size):
+                    rows.append(row)
+                    progress.update(progress.task_ids[0], description=row.figure[:60])
+            except NotPossible as error:
+                rows.append(Row(name, "", "", f"not measured: {error}", ""))
     return rows
 
 
-BENCHMARKS: tuple[Callable[[], Rows], ...] = (a_command_of_two_seconds, a_tick)
-
-
-def main() -> None:
-    """Run all benchmarks and print their tables."""
-    console = Console()
-    console.print(
-        f"jumper {jumper.__version__}, Python {sys.version.split()[0]}, {os.cpu_count()} CPUs, {ROUNDS} rounds"
+def machine(load: tuple[float, float, float]) -> str:
+    """Return what the figures were taken on, in words, and the load before."""
+    system = f"{platform.system()} {platform.release().split('-')[0]}"
+    return (
+        f"jumper {jumper.__version__}, {platform.python_implementation()} {platform.python_version()}, {system}, "
+        f"{os.cpu_count()} virtual CPUs, {datetime.now(UTC):%Y-%m-%d}, load before it {load[0]:.1f}"
     )
-    for benchmark in BENCHMARKS:
-        head, *rows = benchmark()
-        console.print(f"\n{benchmark.__doc__}")
-        table = Table(*head, box=None)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+
+
+def reached(row: Row) -> str:
+    """Return whether a row is within its limit, in a word."""
+    return "" if row.reached is None else "yes" if row.reached else "no"
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return the cells of a row."""
+    return row.figure, row.ours, row.against, row.ratio, row.limit, reached(row)
+
+
+def markdown(rows: list[Row], words: str) -> str:
+    """Return the table as Markdown."""
+    lines = [words, "", f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells(row))} |" for row in rows]
+    return "\n".join(lines)
+
+
+def write(path: Path, table: str) -> None:
+    """Put the table between the marks of a document.
+
+    Raises
+    ------
+    ValueError
+        Where it has none.
+    """
+    text = path.read_text(encoding="utf-8")
+    if not MARKS.search(text):
+        raise ValueError(f"{path} has no marks for the table: <!-- from benchmarks --> and <!-- end -->")
+    path.write_text(MARKS.sub(lambda _: f"<!-- from benchmarks -->\n{table}\n<!-- end -->", text), encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run benchmarks and print their table; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of them only: {', '.join(BENCHMARKS)}")
+    parser.add_argument("--full", dest="size", action="store_const", const="full", help="more and longer rounds")
+    parser.add_argument("--tiny", dest="size", action="store_const", const="tiny", help="whether they run at all")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the table into this document")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    console, load, began = Console(width=None if sys.stdout.isatty() else WIDTH), os.getloadavg(), time.monotonic()
+    rows = measure(given.names or list(BENCHMARKS), SIZES[given.size or "usual"], console)
+    table = Table(*HEAD, title=machine(load), caption=f"medians (quartiles); {time.monotonic() - began:.0f} s")
+    for row in rows:
+        table.add_row(*cells(row), style="red" if row.reached is False else None)
+    console.print(table)
+    if given.write:
+        write(given.write, markdown(rows, machine(load)))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,27 +1,30 @@
 """What a trivial task costs the worker, in microseconds of CPU: two boundaries, two records, and writing them.
 
-Run as ``python benchmarks/bench_dask_boundary.py``; it drives the worker side as Dask's state machine does,
-without a cluster, so that the number is ours alone. The budget is 20 us a task.
+It drives the worker side as Dask's state machine does, without a cluster, so that the number is ours alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 from distributed.worker_state_machine import TaskState
 
+from benchmarks.measuring import Row, Size, spread
 from jumper.monitor.segment import SegmentWriter
 from jumper_dask import boundaries
 from jumper_dask.worker import WorkerSide, _encode
 
 TASKS = 300
 ROUNDS = 60
+LIMIT_US = 20
 
 
 class ThreadPoolExecutor:
@@ -73,13 +76,16 @@ def once(reset_peak: bool) -> tuple[float, float]:
     return (middle - begin) / TASKS / 1e3, (end - middle) / TASKS / 1e3
 
 
-async def main() -> None:
-    print(f"{'peaks':>8} {'boundaries':>12} {'writing':>10} {'together':>10}   us of CPU a task, least of {ROUNDS}")
+def boundary(size: Size) -> Iterator[Row]:
+    """Yield what the two boundaries of a task cost its worker."""
     for reset_peak in (True, False):
-        rounds = [once(reset_peak) for _ in range(ROUNDS)]
-        bounds, writing = min(r[0] for r in rounds), min(r[1] for r in rounds)
-        print(f"{'on' if reset_peak else 'off':>8} {bounds:12.1f} {writing:10.1f} {bounds + writing:10.1f}")
 
+        async def rounds(reset: bool = reset_peak) -> list[tuple[float, float]]:
+            return [once(reset) for _ in range(ROUNDS if size.work == 1 else 2)]
 
-if __name__ == "__main__":
-    asyncio.run(main())
+        found = asyncio.run(rounds())
+        together = [bounds + writing for bounds, writing in found]
+        name = f"Dask, a trivial task, peaks {'on' if reset_peak else 'off'}: boundaries, records, writing them"
+        parts = f"{statistics.median(b for b, _ in found):.1f} + {statistics.median(w for _, w in found):.1f} us"
+        middle = statistics.median(together)
+        yield Row(name, spread(together, 1, " us"), parts, "", f"under {LIMIT_US} us", middle < LIMIT_US)
