@@ -140,6 +140,18 @@ def test_the_scheduler_says_that_a_worker_was_lost() -> None:
     assert row["wall_s"] == 103.0
 
 
+def test_an_end_that_only_the_scheduler_knows_is_no_loss() -> None:
+    row = row_of([record("start", 1), scheduler("note", 4, state="done")], s=3.0)
+    assert (row["state"], row["reason"], row["flags"], row["wall_s"]) == ("done", None, ["truncated"], 2.0)
+
+
+def test_the_end_is_the_workers_where_both_tell_it() -> None:
+    own, word = record("stop", 3, state="done"), scheduler("stop", 50, state="lost")
+    for ends in ([own, word], [word, own]):
+        row = row_of([record("start", 1), *ends])
+        assert (row["state"], row["wall_s"], row["flags"]) == ("done", 2.0, [])
+
+
 # --- CPU and I/O of a thread ----------------------------------------------------------------------
 
 BASE = {"cpu_ns": 5 * S, "read_bytes": 10, "write_bytes": 20, "read_chars": 30, "write_chars": 40}

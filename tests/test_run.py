@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -268,3 +269,18 @@ def test_a_run_of_a_newer_schema_is_not_added_to(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="of a newer jumper"):
         merge([write_run(tmp_path / "run")], out.path)
     assert out.segments() == []
+
+
+def test_a_wall_clock_that_is_stepped_moves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times are monotonic ones, placed once for a host: by its first block."""
+    walls = iter(range(10**18, 10**19, 3600 * S))  # an hour on at every look
+    monkeypatch.setattr(time, "time_ns", lambda: next(walls))
+    first, second = write_run(tmp_path / "run"), RunDirectory(tmp_path / "run")
+    with SegmentWriter(second.spool, node="n1") as segment:
+        segment.row("process", {"mono_ns": 9 * S, "pid": 8, "cpu_ns": 1})
+    run = jumper.open_run(first)
+    (task,) = run.tasks.to_dict("records")
+    assert (task["wall_s"], task["stop_ns"] - task["start_ns"], task["samples"]) == (4.0, 4 * S, 5)
+    samples = run.samples("process")
+    assert (samples["time_ns"] - samples["mono_ns"]).nunique() == 1
+    assert samples["pid"].tolist() == [7] * 5 + [8]

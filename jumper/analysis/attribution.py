@@ -147,8 +147,9 @@ def _place(
         row["stop_ns"] = merged.time_ns(start["node"], start["boot"], end)
         row["wall_s"] = (end - begin) / 1e9
         row["flags"].append("truncated")
-        row["state"] = row.get("state") or "lost"
-        row["reason"] = row.get("reason") or "no end was recorded: its process or node died, or it still runs"
+        if row.get("state") is None:  # a scheduler may know that it was done
+            row["state"] = "lost"
+            row["reason"] = row.get("reason") or "no end was recorded: its process or node died, or it still runs"
     return (begin, end) if local else None
 
 
