@@ -102,6 +102,26 @@ def levels() -> Check:
     return Check("engines", "levels", "ok", ", ".join(get_available_levels()))
 
 
+def collectors() -> Check:
+    """Which collectors run besides the built-in ones, from where, and why one of a package's does not."""
+    from jumper.config.entries import BUILT_IN
+    from jumper.config.load import load_config
+    from jumper.schema.errors import CollectorConfigError
+
+    try:
+        config = load_config()
+    except CollectorConfigError as error:
+        return Check("engines", "collectors", "missing", str(error), "mend that file; nothing is measured before")
+    own = [f"{entry.name} ({entry.origin})" for entry in config.entries if entry.origin != BUILT_IN]
+    text = "; ".join([", ".join(["the built-in ones", *own]), *(each.text for each in config.refused)])
+    if config.refused:
+        return Check(
+            "engines", "collectors", "limited", text,
+            "tell that package's authors, or silence it: an entry of its name that is null in your collectors.yaml",
+        )  # fmt: skip
+    return Check("engines", "collectors", "ok", text)
+
+
 def proc_folder() -> Check:
     """Whether /proc shows this process (it is Linux, and this namespace's)."""
     if not sys.platform.startswith("linux"):
@@ -277,7 +297,7 @@ def gpu_library() -> Check:
 
 
 CHECKS: tuple[Callable[[], Check], ...] = (
-    native_extension, launcher, agent, levels,
+    native_extension, launcher, agent, levels, collectors,
     proc_folder, other_processes, children_files, cpu_clocks, io_file, shared_pages, peak_reset,
     cgroup_files, memory_limit, spool, *(lambda name=name: extra(name) for name in EXTRAS), gpu_library,
 )  # fmt: skip

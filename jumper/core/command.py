@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from jumper.config.libraries import needs_native
 from jumper.monitor.backends import backend_name, require_native
 from jumper.monitor.filesystems import is_shared
 from jumper.monitor.launcher import CannotExecute, Exit, Launcher, end_as
@@ -85,6 +86,8 @@ def run(
     if engine == "native":
         require_native()
     config = load_config(collectors)
+    for line in _left_out(config, engine):
+        _say(line)
     wanted = tuple(levels or ("process", "system"))
     rank = rank_of_many()
     run_id = new_run_id()
@@ -238,6 +241,12 @@ def _open_io(pid: int) -> int | None:
         return os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+
+
+def _left_out(config: CollectorConfig, engine: str) -> list[str]:
+    """Return a line for each collector that will not run, and why."""
+    libraries = [needs_native(entry) for entry in config.entries if entry.library and engine != "native"]
+    return [*(each.text for each in config.refused), *libraries]
 
 
 def _check_free(directory: RunDirectory, rank: str | None) -> None:
