@@ -58,7 +58,7 @@ cdef extern from "native/engine.h" nogil:
     void engine_remove(engine *, int)
     void engine_exclude(engine *, int)
     void engine_go(engine *)
-    void engine_tick(engine *)
+    void engine_tick(engine *, bint)
     bint engine_text(engine *, const char *, size_t)
     int64_t engine_flush(engine *)
     void engine_stop(engine *)
@@ -75,7 +75,16 @@ cdef extern from "native/rows.h" nogil:
     const char *const *stream_columns(int)
 
 
+cdef extern from "Python.h":
+    void *PyInterpreterState_Get()
+    int64_t PyInterpreterState_GetID(void *)
+
+
+if PyInterpreterState_GetID(PyInterpreterState_Get()) != 0:
+    raise ImportError("the native engine is made for the main interpreter, and not imported in a sub-interpreter")
+
 DRAIN_BYTES = 1 << 20
+MOST_LIBRARIES = MOST_COLLECTORS
 
 
 def columns(int stream):
@@ -183,9 +192,9 @@ cdef class Engine:
         with nogil:
             engine_go(self._engine)
 
-    def tick(self):
+    def tick(self, bint everything=False):
         with nogil:
-            engine_tick(self._engine)
+            engine_tick(self._engine, everything)
 
     def text(self, bytes lines):
         cdef const char *data = lines

@@ -2,6 +2,8 @@ from collections.abc import Collection
 
 #: Bytes that `Engine.drain` returns at most.
 DRAIN_BYTES: int
+#: Collectors in C that an engine asks at most.
+MOST_LIBRARIES: int
 
 def columns(stream: int) -> list[str]:
     """Return the columns of a stream (1 process, 2 user, 3 slurm, 4 system, 5 thread, 6 monitor), in storage order.
@@ -84,8 +86,8 @@ class Engine:
         """Never let a process into a set."""
     def go(self) -> None:
         """Begin the schedule; the first tick is taken before this returns."""
-    def tick(self) -> None:
-        """Take a tick now."""
+    def tick(self, everything: bool = False) -> None:
+        """Take a tick now; ``everything``: read processes too that did not run since the last one."""
     def text(self, lines: bytes) -> bool:
         """Append records (JSON lines) to the segment at the next tick; False where there is no room."""
     def flush(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from jumper.config.claims import without_broken
 from jumper.config.entries import CollectorConfig, CollectorEntry, Refused
 from jumper.config.libraries import LEVELS, Library, describe
-from jumper.monitor.backends.native._engine import Engine
+from jumper.monitor.backends.native._engine import MOST_LIBRARIES, Engine
 
 #: an origin longer than this is cut in the engine's own event
 _MOST_TEXT = 300
@@ -35,8 +35,11 @@ class Libraries:
         self.refused = list(config.refused)
         if any(entry.library for entry in config.entries):
             checked = without_broken(config, lambda entry: entry.library or entry.package)
-            self.refused = list(checked.refused)
-            self._loaded = [(entry, describe(entry)) for entry in checked.entries if entry.library]
+            loaded = [(entry, describe(entry)) for entry in checked.entries if entry.library]
+            self._loaded = loaded[:MOST_LIBRARIES]
+            many = f"more than {MOST_LIBRARIES} collectors in C"
+            surplus = [Refused(e.name, e.origin, str(e.error("library", many))) for e, _ in loaded[MOST_LIBRARIES:]]
+            self.refused = [*checked.refused, *surplus]
             config = checked
         self.others = CollectorConfig(tuple(e for e in config.entries if not e.library), config.search)
         self._told: set[int] = set()
