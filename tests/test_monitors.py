@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from jumper.monitor.agent_process import AgentProcess
 from jumper.monitor.backends import create_monitor, native_built
 from jumper.monitor.common import MonitorProtocol
 from jumper.schema.errors import JumperError, MonitorUnavailableError
+from jumper.store.segments import read_segment
 
 BACKENDS = ["thread", "subprocess", *(["native"] if native_built() else [])]
 
@@ -135,7 +138,7 @@ def test_a_target_that_ends_ends_the_monitor_with_a_reason(backend: str, idle: s
     while monitor.running and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not monitor.running
-    assert monitor.reason
+    assert monitor.reason == "the target is gone"
     assert len(monitor.data.view("process")) >= 1
 
 
@@ -206,3 +209,38 @@ def test_an_agent_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(MonitorUnavailableError, match="cannot start the agent with /no/such/python"):
         create_monitor("subprocess").start()
+
+
+def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(tmp_path: Path) -> None:
+    """`flush` promises that what was measured until now is on disk."""
+    agent = AgentProcess(os.getpid(), 10.0, ["process"], spool=tmp_path)
+    agent.start()
+    try:
+        assert agent.pid is not None
+        os.kill(agent.pid, signal.SIGSTOP)
+        assert agent.flush(timeout_s=0.2) == 0
+        os.kill(agent.pid, signal.SIGCONT)
+        time.sleep(0.5)  # the late answer arrives
+        now = time.monotonic_ns()
+        size = agent.flush(timeout_s=10)
+        (segment,) = tmp_path.glob("*.seg")
+        assert segment.stat().st_size == size
+        assert read_segment(segment).table("process")["mono_ns"][0][-1] >= now
+    finally:
+        agent.stop()
+
+
+def test_a_fork_of_the_parent_does_not_stop_the_agent() -> None:
+    monitor = create_monitor("subprocess", levels=["process"])
+    monitor.start(interval=0.05)
+    child = os.fork()
+    if child == 0:
+        monitor.stop()
+        os._exit(0)
+    os.waitpid(child, 0)
+    time.sleep(0.3)
+    before = len(monitor.data.view("process"))
+    time.sleep(0.5)
+    assert monitor.running
+    monitor.stop()
+    assert len(monitor.data.view("process")) > before + 2

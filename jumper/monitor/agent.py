@@ -66,9 +66,10 @@ class Agent:
 
     def obey(self, line: str) -> bool:
         """Do one command; False where it was to stop."""
-        command = json.loads(line).get("cmd")
+        message = json.loads(line)
+        command = message.get("cmd")
         if command == "flush":
-            self.say({"status": "flushed", "size": self.sampling.flush()})
+            self.say({"status": "flushed", "number": message.get("number"), "size": self.sampling.flush()})
         return bool(command != "stop")
 
     def finish(self) -> None:

@@ -88,6 +88,9 @@ class AgentProcess:
         self._errors: deque[str] = deque(maxlen=20)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = False
+        self._owner: int | None = None
+        self._flushes = 0
+        self._farewell: str | None = None
         self.on_end: Callable[[str | None], None] | None = None
         self.ready: dict[str, Any] = {}
         self.events: list[dict[str, Any]] = []
@@ -107,6 +110,7 @@ class AgentProcess:
         MonitorUnavailableError
             Where it does not answer in time, or says why it cannot.
         """
+        self._owner = os.getpid()
         path = os.pathsep.join(filter(None, [_PACKAGE_ROOT, *sys.path]))
         try:
             self._process = subprocess.Popen(
@@ -136,13 +140,14 @@ class AgentProcess:
         """Take a sample and write everything; return the segment's size in bytes (0 without an answer)."""
         if not self.running:
             return 0
-        self._send({"cmd": "flush"})
-        answer = self._answer(("flushed", "stopped"), timeout_s)
+        self._flushes += 1
+        self._send({"cmd": "flush", "number": self._flushes})
+        answer = self._answer(("flushed", "stopped"), timeout_s, self._flushes)
         return int(answer["size"]) if answer else 0
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Take the last sample and end the agent; safe to call twice, and before :meth:`start`."""
-        if self._process is None or self._stopping:
+        if self._process is None or self._stopping or os.getpid() != self._owner:  # a fork of the parent has no say
             return
         self._stopping = True
         self._send({"cmd": "stop"})
@@ -157,14 +162,15 @@ class AgentProcess:
             pipe.write((json.dumps(message) + "\n").encode())
             pipe.flush()
 
-    def _answer(self, wanted: Collection[str], timeout_s: float) -> dict[str, Any] | None:
+    def _answer(self, wanted: Collection[str], timeout_s: float, number: int | None = None) -> dict[str, Any] | None:
+        """Return the next answer of these; one to an earlier question, that came too late, is none."""
         deadline = time.monotonic() + timeout_s
         while (left := deadline - time.monotonic()) > 0:
             try:
                 answer = self._answers.get(timeout=left)
             except queue.Empty:
                 return None
-            if answer.get("status") in wanted:
+            if answer.get("status") in wanted and answer.get("number", number) == number:
                 return answer
             if answer.get("status") == "gone":
                 return None
@@ -194,10 +200,11 @@ class AgentProcess:
             elif "event" in message:
                 self.events.append(message["event"])
             elif "status" in message:
+                self._farewell = message.get("reason") or self._farewell
                 self._answers.put(message)
         if self.running and not self._stopping:
             self.running = False
-            self.reason = "the agent ended: " + ("; ".join(self._errors) or "no reason given")
+            self.reason = self._farewell or "the agent ended: " + ("; ".join(self._errors) or "no reason given")
             if self.on_end is not None:
                 self.on_end(self.reason)
         self._answers.put({"status": "gone"})
