@@ -370,6 +370,8 @@ static void obey(struct engine *engine, int64_t *due)
         *due = now_ns() + engine->settings.interval_ns;
         break;
     case TICK:
+        for (size_t i = 0; request->number && i < engine->table.count; i++)
+            engine->table.order[i]->clock_ns = UNKNOWN;
         tick(engine);
         break;
     case FLUSH:
@@ -589,7 +591,7 @@ void engine_remove(struct engine *engine, int set)
 
 void engine_exclude(struct engine *engine, int pid) { ask(engine, &(struct request){.kind = EXCLUDE, .number = pid}); }
 void engine_go(struct engine *engine) { ask(engine, &(struct request){.kind = GO}); }
-void engine_tick(struct engine *engine) { ask(engine, &(struct request){.kind = TICK}); }
+void engine_tick(struct engine *engine, bool all) { ask(engine, &(struct request){.kind = TICK, .number = all}); }
 
 bool engine_text(struct engine *engine, const char *lines, size_t size)
 {

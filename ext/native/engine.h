@@ -52,7 +52,8 @@ void engine_remove(struct engine *engine, int set);
 void engine_exclude(struct engine *engine, int pid);
 /* Begin the schedule; the first tick is taken before this returns. */
 void engine_go(struct engine *engine);
-void engine_tick(struct engine *engine);
+/* Take a tick now; `all`: also read processes that did not run since the last one. */
+void engine_tick(struct engine *engine, bool all);
 /* Append text records (JSON lines) to the segment; not waited for. */
 bool engine_text(struct engine *engine, const char *lines, size_t size);
 /* Take a tick, write everything; returns the segment's size. */
