@@ -105,7 +105,7 @@ static void bury(struct set *set, struct member *member)
     } else {
         add(parent->pending, used);
         parent->age = 0;
-        set->seen_faults += process->minflt;
+        set->seen_faults += process->marked_minflt;
     }
     set->hwm_dead += process->hwm;
     set->hwm_max_dead = larger(set->hwm_max_dead, process->hwm);

@@ -10,8 +10,9 @@
 /* A process whose CPU clock stands still did not run: its old values stand, but for every so many passes
  * (others may reclaim its memory). */
 enum { FULL_EVERY = 10 };
-/* VmHWM and swap cost more than all else together: at most so often. */
+/* VmHWM and swap cost more than all else together: at most so often, but after so many page faults. */
 #define STATUS_EVERY_NS INT64_C(900000000)
+enum { MANY_FAULTS = 256, SAME_PAGES = 16, YOUNG_PASSES = 16 };
 enum { SMALL = 1024, LARGE = 4096, FIRST_CAPACITY = 256 };
 
 static size_t slot_of(const struct table *table, int pid)
@@ -112,20 +113,42 @@ struct process *table_add(struct table *table, int pid)
     return process;
 }
 
+/* A child of vfork runs in its parent's memory until it has exec'ed: the parent counts it. A fork has the same stack
+ * too, but not the file pages that its parent had touched. */
+static bool has_parents_memory(struct table *table, const struct process *process, int64_t resident, int64_t shared)
+{
+    char text[SMALL];
+    int64_t theirs, their_shared;
+    if (process->stack == 0 || process->ppid == process->pid || process->passes > YOUNG_PASSES)
+        return false;
+    struct process *parent = table_find(table, process->ppid);
+    if (parent == NULL || parent->stack != process->stack)
+        return false;
+    ssize_t got = procfs_read(&table->fs, parent->pid, "statm", &parent->statm_fd, text, sizeof text);
+    return got > 0 && parse_statm(text, (size_t)got, &theirs, &their_shared) && llabs(resident - theirs) <= SAME_PAGES &&
+           llabs(shared - their_shared) <= SAME_PAGES;
+}
+
 static void read_memory(struct table *table, struct process *process, int64_t now, bool full)
 {
     char text[LARGE];
     int64_t resident, shared;
     ssize_t got = procfs_read(&table->fs, process->pid, "statm", &process->statm_fd, text, SMALL);
     if (got > 0 && parse_statm(text, (size_t)got, &resident, &shared)) {
+        if (has_parents_memory(table, process, resident, shared)) {
+            process->rss = process->anon = 0;
+            return;
+        }
         process->rss = resident * table->page;
         process->anon = resident > shared ? (resident - shared) * table->page : 0;
     }
     if (process->rss > process->hwm)
         process->hwm = process->rss;
-    if (!full && now - process->status_ns < STATUS_EVERY_NS)
+    bool touched = process->minflt - process->marked_minflt > MANY_FAULTS;
+    if (!full && !touched && now - process->status_ns < STATUS_EVERY_NS)
         return;
     process->status_ns = now;
+    process->marked_minflt = process->minflt;
     int once = NEVER;
     got = procfs_read(&table->fs, process->pid, "status", &once, text, sizeof text);
     if (got <= 0)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import jumper
+from jumper.monitor.backends import native_built
 
 WORKLOADS = Path(__file__).with_name("workloads.py")
 #: what `jumper run` imports, to be laid where an ordinary user can read it
@@ -41,6 +42,7 @@ class Runner:
     python: str
     path: str
     uid: int | None
+    backend: str = "default"
 
     def popen(self, arguments: list[str], **more: Any) -> subprocess.Popen[bytes]:
         env = {**os.environ, "PYTHONPATH": self.path, "HOME": str(self.folder), "JUMPER_SPOOL": str(self.folder)}
@@ -60,7 +62,8 @@ class Runner:
         """Return (row of the tasks table, truth, run) of one workload."""
         out = self.folder / f"run-{name}"
         command = self.workload(name, *map(str, arguments))
-        process = self.popen(self.jumper("run", "-o", str(out), "--", *command), stderr=subprocess.PIPE)
+        measure = self.jumper("run", "--backend", self.backend, "-o", str(out), "--", *command)
+        process = self.popen(measure, stderr=subprocess.PIPE)
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors.decode()
         run = jumper.open_run(out)
@@ -91,12 +94,18 @@ def _runner(uid: int | None) -> Iterator[Runner]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(params=["me", "ordinary"])
+@pytest.fixture(params=["me-native", "ordinary-native", "ordinary-python"])
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    """Starts workloads: as whoever runs the tests; where that is root, also as an ordinary user."""
-    if request.param == "ordinary" and os.getuid() != 0:
+    """Starts workloads under each engine: as whoever runs the tests and, from root, as an ordinary user."""
+    who, engine = request.param.split("-")
+    if engine == "native" and not native_built():
+        pytest.skip("the native engine is not built (no compiler)")
+    if who == "ordinary" and os.getuid() != 0 and engine == "native":
         pytest.skip("the tests run as an ordinary user already: the case `me` is this one")
-    yield from _runner(ORDINARY_UID if request.param == "ordinary" else None)
+    ordinary = who == "ordinary" and os.getuid() == 0
+    for started in _runner(ORDINARY_UID if ordinary else None):
+        started.backend = "native" if engine == "native" else "thread"
+        yield started
 
 
 @pytest.fixture

@@ -26,8 +26,9 @@ def test_cpu_is_what_the_kernel_says(runner: Runner, workload: tuple[object, ...
     row, truth, run = runner.measure(*workload)
     assert close_cpu(row["cpu_s"], truth["cpu"]), (row["cpu_s"], truth)
     # the series comes from the ledger, not from the wait: it has to get there by itself
+    # (what the dead used is shown there in whole clock ticks, user and system apart: up to 20 ms less)
     ledger = run.samples("process")["cpu_ns"].iloc[-1] / 1e9
-    assert close_cpu(ledger, truth["cpu"]), (ledger, truth)
+    assert -0.02 - 0.01 * truth["cpu"] <= ledger - truth["cpu"] <= max(0.01 * truth["cpu"], 0.02), (ledger, truth)
 
 
 def test_an_orphan_belongs_to_the_command_that_started_it(runner: Runner) -> None:
@@ -57,7 +58,7 @@ def test_true_measured_from_a_large_program_is_small(runner: Runner) -> None:
         "import sys, subprocess; sys.path.insert(0, sys.argv[1]); import workloads;"
         "area = workloads.allocate(1024); raise SystemExit(subprocess.run(sys.argv[2:]).returncode)"
     )
-    command = runner.jumper("run", "-o", str(out), "--", "/bin/true")
+    command = runner.jumper("run", "--backend", runner.backend, "-o", str(out), "--", "/bin/true")
     assert runner.popen([runner.python, "-c", code, str(runner.folder), *command]).wait(timeout=60) == 0
     import jumper
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from jumper.monitor.metrics.process.procfs import TICK_NS, Io, ProcFS, cpu_clock_ns, parse_io
+from jumper.monitor.metrics.process.procfs import PAGE, TICK_NS, Io, ProcFS, cpu_clock_ns, parse_io
 
 #: cpu, user, system in ns; then the six counters of /proc/PID/io
 WIDTH = 9
@@ -21,6 +22,11 @@ WIDTH = 9
 ROUNDING_NS = 2 * TICK_NS
 #: passes that a parent gets to collect a child before it is taken as never collected
 PATIENCE = 3
+#: a child of vfork shows its parent's memory, within this
+SAME_BYTES = 16 * PAGE
+#: it is looked for so many times
+YOUNG_READS = 16
+NOBODY: Mapping[int, Process] = MappingProxyType({})
 
 
 class Totals(NamedTuple):
@@ -53,7 +59,7 @@ class Process:
 
     __slots__ = (
         "absorbed", "age", "anon", "cminflt", "comm", "dead", "exec_stack", "hwm", "hwm_told", "io_fd", "io_ok",
-        "minflt", "own", "pending", "pid", "ppid", "rss", "start", "state", "swap", "threads",
+        "minflt", "own", "pending", "pid", "ppid", "reads", "rss", "start", "state", "swap", "threads",
     )  # fmt: skip
 
     def __init__(self, pid: int) -> None:
@@ -64,7 +70,7 @@ class Process:
         self.comm = ""
         self.threads = 1
         self.rss = self.hwm = self.hwm_told = self.anon = self.swap = 0
-        self.minflt = self.cminflt = 0
+        self.minflt = self.cminflt = self.reads = 0
         self.exec_stack = 0
         self.io_ok = False
         self.io_fd: int | None = None
@@ -74,10 +80,11 @@ class Process:
         self.absorbed = [0] * WIDTH
         self.age = 0
 
-    def read(self, fs: ProcFS) -> bool:
+    def read(self, fs: ProcFS, others: Mapping[int, Process] = NOBODY) -> bool:
         """Take a reading; False where the process is gone (or its pid is another's now).
 
         Counters that cannot be read any more (a zombie's I/O) keep their last value.
+        ``others`` are the processes among which its parent may be.
         """
         stat = fs.stat(self.pid)
         if stat is None or (self.start and stat.start != self.start):
@@ -88,7 +95,7 @@ class Process:
         self.start, self.ppid, self.state, self.threads = stat.start, stat.ppid, stat.state, stat.threads
         self.comm = stat.comm.decode("utf-8", "replace")
         self.exec_stack = stat.stack
-        self.minflt, self.cminflt = stat.minflt, stat.cminflt
+        self.cminflt = stat.cminflt
         self.own[:3] = (clock if clock is not None else user + system, user, system)
         self.dead[:3] = ((stat.cutime + stat.cstime) * TICK_NS, stat.cutime * TICK_NS, stat.cstime * TICK_NS)
         if stat.state in "ZX":
@@ -97,14 +104,32 @@ class Process:
             return True
         status = fs.status(self.pid)
         if status is not None:
+            self.minflt = stat.minflt  # what is touched later than the last mark was unseen
             self.rss, self.anon, self.swap = status.rss, status.anon, status.swap
-            self.hwm = max(self.hwm, status.hwm)
+            if self._has_memory_of(others.get(self.ppid), fs):
+                self.rss = self.anon = 0
+            else:
+                self.hwm = max(self.hwm, status.hwm)
         io = fs.io(self.pid)
         if io is not None:
             self.take_io(io)
         if first:  # its children are found after it: whatever it collects of them comes on top
             self.absorbed = self.collected()
         return True
+
+    def _has_memory_of(self, parent: Process | None, fs: ProcFS) -> bool:
+        """Return whether it runs in its parent's memory: a child of vfork, until it has exec'ed.
+
+        A fork has the same stack too, but not the file pages that its parent had touched.
+        """
+        self.reads += 1
+        if self.reads > YOUNG_READS or parent is None or parent is self or not self.exec_stack:
+            return False
+        now = fs.status(parent.pid) if parent.exec_stack == self.exec_stack else None
+        if now is None:
+            return False
+        files = (self.rss - self.anon) - (now.rss - now.anon)
+        return max(abs(self.rss - now.rss), abs(files)) <= SAME_BYTES
 
     def take_io(self, io: Io) -> None:
         """Take I/O counters."""
@@ -139,9 +164,9 @@ class OwnProcess(Process):
 
     __slots__ = ()
 
-    def read(self, fs: ProcFS) -> bool:
+    def read(self, fs: ProcFS, others: Mapping[int, Process] = NOBODY) -> bool:
         """Take a reading, the dead children's CPU from the wait."""
-        alive = super().read(fs)
+        alive = super().read(fs, others)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         user, system = round(children.ru_utime * 1e9), round(children.ru_stime * 1e9)
         self.dead[:3] = (user + system, user, system)

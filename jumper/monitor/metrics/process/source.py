@@ -160,7 +160,7 @@ class TreeSource:
             if process is None:
                 continue
             changed = True
-            if not process.read(self.fs):
+            if not process.read(self.fs, self.tree.members):
                 del self.tree.members[pid]
                 self._bury([process])
             elif step * 2 < self.longest_s:
@@ -268,7 +268,7 @@ class OwnerSource:
         for pid in sorted(listed - self.members.keys()):
             self._consider(pid)
         self._strangers = {pid: start for pid, start in self._strangers.items() if pid in listed}
-        gone = [p for p in self.members.values() if not p.read(self.fs)]
+        gone = [p for p in self.members.values() if not p.read(self.fs, self.members)]
         for process in gone:
             del self.members[process.pid]
         # parents are older than their children

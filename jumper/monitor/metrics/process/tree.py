@@ -100,7 +100,7 @@ class Tree:
 
     def read(self) -> list[Process]:
         """Read every member, parents first; return and forget those that are gone."""
-        gone = [process for process in self.members.values() if not process.read(self.fs)]
+        gone = [process for process in self.members.values() if not process.read(self.fs, self.members)]
         for process in gone:
             del self.members[process.pid]
         return gone
@@ -112,7 +112,7 @@ class Tree:
         if pid in self.exclude:
             return None
         process = OwnProcess(pid) if pid == os.getpid() else Process(pid)
-        if not process.read(self.fs):
+        if not process.read(self.fs, self.members):
             return None
         self.members[pid] = process
         self.seen += 1
