@@ -59,15 +59,14 @@ def load_config(path: str | os.PathLike[str] | None = None) -> CollectorConfig:
         files.append((named, f"{named} (JUMPER_COLLECTORS)"))
     if path is not None:
         files.append((os.fspath(path), os.fspath(path)))
-    merged = _built_in()
-    packaged, refused = packaged_entries(_packaged, merged)
-    merged.update(packaged)
+    ours = _built_in()
+    packaged, refused = packaged_entries(_packaged, ours)
+    users: _Entries = {}
     for name, origin in files:
         file = Path(os.path.abspath(os.path.expanduser(name)))
-        merged.update(_parse(_read(file, origin), origin, str(file.parent)))
-    replaced = {name for name in merged if name not in packaged or merged[name] is not packaged[name]}
-    left = tuple(each for each in refused if each.name not in replaced)
-    config = CollectorConfig(_config(merged).entries, (), left)
+        users.update(_parse(_read(file, origin), origin, str(file.parent)))
+    left = tuple(each for each in refused if each.name not in users)
+    config = CollectorConfig(_config({**ours, **packaged, **users}).entries, (), left)
     return without_broken(config, lambda entry: entry.package)
 
 
