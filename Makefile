@@ -64,3 +64,31 @@ changelog: $(VENV)/.installed
 clean:
 	rm -rf $(VENV) build dist jumper_workflows.egg-info .mypy_cache .pytest_cache .ruff_cache
 	rm -f jumper/monitor/_shim jumper/monitor/backends/native/*.so
+
+# ---- the native engine under sanitizers; a C compiler with AddressSanitizer is all that they need -------------
+.PHONY: fuzz asan
+
+CC ?= cc
+SECONDS_EACH ?= 60
+SANITIZE := -std=c11 -Wall -Wextra -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Iext -Ijumper/include
+FUZZ := tests/native/fuzz
+# libFuzzer comes with clang (Debian and Ubuntu: apt install clang libclang-rt-dev); without it, a simple mutator
+CLANG := $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14,$(shell command -v $(name) 2>/dev/null)))
+
+fuzz:
+	@mkdir -p build/fuzz/corpus
+	@if [ -n "$(CLANG)" ] && $(CLANG) $(SANITIZE) -fsanitize=fuzzer -o build/fuzz/parsers $(FUZZ)/target.c \
+	    ext/native/parse.c ext/native/node.c ext/native/procfile.c ext/native/segment.c -pthread; then \
+	    build/fuzz/parsers -max_total_time=$(SECONDS_EACH) -max_len=16384 -artifact_prefix=build/fuzz/ \
+	        -print_final_stats=1 build/fuzz/corpus $(FUZZ)/seeds; \
+	else \
+	    echo "no clang with libFuzzer: changing the seeds at random"; \
+	    $(CC) $(SANITIZE) -o build/fuzz/parsers $(FUZZ)/target.c $(FUZZ)/mutate.c \
+	        ext/native/parse.c ext/native/node.c ext/native/procfile.c ext/native/segment.c -pthread && \
+	    build/fuzz/parsers $(SECONDS_EACH) $(FUZZ)/seeds; \
+	fi
+
+asan:
+	@rm -rf build/asan && mkdir -p build/asan
+	$(CC) $(SANITIZE) -o build/asan/drive $(FUZZ)/drive.c ext/native/*.c -pthread -ldl
+	build/asan/drive $(or $(ASAN_SECONDS),20) 200 build/asan

@@ -115,5 +115,5 @@ int64_t parse_last_pid(const char *text, size_t size)
         begin--;
     const char *at = text + begin;
     int64_t value;
-    return begin > 0 && next_number(&at, text + size, &value) && value <= INT32_MAX ? value : -1;
+    return begin > 0 && next_number(&at, text + size, &value) && value >= 0 && value <= INT32_MAX ? value : -1;
 }

@@ -1,0 +1,172 @@
+/* The engine driven from all sides for some seconds, to be run under sanitizers: drive SECONDS ENGINES FOLDER.
+ *
+ * Trees are added and removed, processes and threads come in storms, and everybody asks at the same time. Then
+ * so many engines are started and stopped, one after the other. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "native/engine.h"
+
+enum { CHILDREN = 12 };
+
+static struct engine *engine;
+static atomic_bool ended;
+
+static void check(bool good, const char *what)
+{
+    if (!good) {
+        fprintf(stderr, "broken: %s\n", what);
+        abort();
+    }
+}
+
+static void sleep_ns(long ns) { nanosleep(&(struct timespec){.tv_nsec = ns}, NULL); }
+
+static struct engine *started(const char *folder, int number, int64_t interval_ns, bool everything)
+{
+    static struct settings settings;
+    int error = 0;
+    settings = (struct settings){.interval_ns = interval_ns, .in_target = true, .node = everything,
+                                 .queue = everything, .thread_pid = everything ? getpid() : 0,
+                                 .schema = "{}", .schema_size = 2};
+    snprintf(settings.segment, sizeof settings.segment, "%s/%d.seg", folder, number);
+    struct engine *made = engine_new(&settings);
+    check(made != NULL && engine_start(made, &error), "an engine does not start");
+    check(!engine_start(made, &error) && error != 0, "an engine starts twice");
+    return made;
+}
+
+/* Children that have children of their own, and that touch the engine that they do not have. */
+static void *processes(void *nothing)
+{
+    while (!ended) {
+        for (int i = 0; i < CHILDREN; i++)
+            if (fork() == 0) {
+                engine_flush(engine);
+                engine_stop(engine);
+                engine_free(engine);
+                if (fork() == 0) {
+                    sleep_ns(2000000);
+                    _exit(0);
+                }
+                sleep_ns(1000000L * (i % 4));
+                _exit(0);
+            }
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        sleep_ns(3000000);
+    }
+    return nothing;
+}
+
+static void *brief(void *argument) { return argument; }
+
+static void *threads(void *nothing)
+{
+    while (!ended) {
+        pthread_t some[8];
+        for (int i = 0; i < 8; i++)
+            check(pthread_create(&some[i], NULL, brief, NULL) == 0, "no thread");
+        for (int i = 0; i < 8; i++)
+            pthread_join(some[i], NULL);
+        sleep_ns(1000000);
+    }
+    return nothing;
+}
+
+static void *roots(void *nothing)
+{
+    int set[MOST_SETS + 8];
+    while (!ended) {
+        int count = 0, parents[] = {1};
+        for (; count < MOST_SETS + 8; count++)
+            set[count] = count % 9 == 0 ? engine_add_owner(engine, STREAM_USER, getuid(), count % 2 ? "" : "A=b")
+                                        : engine_add_tree(engine, getpid(), parents, count % 2, "JUMPER_TAG=1");
+        check(set[count - 1] == -1, "more sets than there is room for");
+        engine_remove(engine, -1);
+        engine_remove(engine, MOST_SETS);
+        while (count > 0)
+            engine_remove(engine, set[--count]);
+    }
+    return nothing;
+}
+
+static void *readers(void *nothing)
+{
+    enum { SIZE = 1 << 20 };
+    int64_t *buffer = malloc(SIZE);
+    while (!ended) {
+        struct statistics now;
+        engine_drain(engine, buffer, SIZE, 1000000);
+        engine_members(engine, 0, buffer, SIZE / (MEMBER_WIDTH * sizeof *buffer));
+        engine_members(engine, -1, buffer, 1);
+        engine_alive(engine, MOST_SETS);
+        engine_statistics(engine, &now);
+    }
+    free(buffer);
+    return nothing;
+}
+
+static void *stop(void *one)
+{
+    engine_stop(one);
+    return NULL;
+}
+
+static void drive(const char *folder, int seconds)
+{
+    void *(*const work[])(void *) = {processes, threads, roots, readers};
+    pthread_t workers[sizeof work / sizeof *work], stopper;
+    engine = started(folder, 0, 5000000, true);
+    int parent = getpid();
+    check(engine_add_tree(engine, parent, NULL, 0, "") == 0, "the first tree");
+    engine_go(engine);
+    for (size_t i = 0; i < sizeof work / sizeof *work; i++)
+        check(pthread_create(&workers[i], NULL, work[i], NULL) == 0, "no thread");
+    time_t end = time(NULL) + seconds;
+    while (time(NULL) < end) {
+        engine_text(engine, "{\"type\":\"event\"}\n", 17);
+        engine_exclude(engine, 1);
+        check(engine_flush(engine) > 0, "nothing written");
+        sleep_ns(10000000);
+    }
+    ended = true;
+    for (size_t i = 0; i < sizeof work / sizeof *work; i++)
+        pthread_join(workers[i], NULL);
+    struct statistics now;
+    check(pthread_create(&stopper, NULL, stop, engine) == 0, "no thread");
+    engine_stop(engine);
+    pthread_join(stopper, NULL);
+    engine_stop(engine);
+    engine_statistics(engine, &now);
+    check(now.error == 0 && now.dropped == 0 && !now.running, "blocks lost");
+    engine_free(engine);
+    while (wait(NULL) > 0)
+        ;
+    printf("%ld ticks\n", (long)now.ticks);
+}
+
+int main(int count, char **arguments)
+{
+    if (count != 4)
+        return 2;
+    const char *folder = arguments[3];
+    int engines = atoi(arguments[2]);
+    drive(folder, atoi(arguments[1]));
+    for (int i = 1; i <= engines; i++) {
+        struct engine *one = started(folder, i, 1000000, i % 8 == 0);
+        engine_add_tree(one, getpid(), NULL, 0, "");
+        engine_go(one);
+        engine_stop(one);
+        engine_free(one);
+    }
+    printf("%d engines\n", engines);
+    return 0;
+}

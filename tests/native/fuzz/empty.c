@@ -1,0 +1,2 @@
+/* Nothing: compiled to find out whether the compiler has what a test needs. */
+int main(void) { return 0; }
