@@ -49,7 +49,7 @@ class Check:
 def native_extension() -> Check:
     """Whether the compiled modules of the native engine load."""
     try:
-        module = importlib.import_module("jumper.monitor.backends.native._procfs")
+        module = importlib.import_module("jumper.monitor.backends.native._engine")
     except ImportError as error:
         return Check(
             "engines", "native extension", "limited", f"{error}; the python engine does its work, at more cost",
