@@ -441,3 +441,44 @@ def test_the_dead_children_of_the_reader_itself_are_known_to_the_microsecond() -
 def children_ns() -> int:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return round((usage.ru_utime + usage.ru_stime) * 1e9)
+
+
+def test_a_new_process_is_read_soon_and_then_less_and_less_often(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    watched = source(proc, longest_s=0.1)
+    watched.tree._cheap = True
+    (proc.root / "loadavg").write_text("0 0 0 1/2 10\n")
+    looks = []
+    stat = proc.fs.stat
+    monkeypatch.setattr(proc.fs, "stat", lambda pid: looks.append(round(clock[0] - 1000, 3)) or stat(pid))
+    watched.poll()
+    looks.clear()
+    for _ in range(250):
+        clock[0] += 0.001
+        watched._read_young()
+    assert looks == pytest.approx([0.005, 0.015, 0.035, 0.075, 0.155], abs=0.006)
+
+
+def test_a_peak_between_two_ticks_is_measured_by_the_looks_between_them(proc: FakeProc) -> None:
+    watched = source(proc)
+    watched.update()
+    watched._young = [(0.0, 1.0, 10)]
+    proc.put(10, rss=300, anon=300)
+    watched.poll()
+    proc.put(10, rss=5, anon=5)
+    assert watched.update()["rss_peak_bytes"] == 300 * MIB
+
+
+def test_a_young_process_that_is_gone_before_its_look_is_no_trouble(proc: FakeProc) -> None:
+    proc.put(11, ppid=10, user=SECOND)
+    watched = source(proc)
+    watched.update()
+    proc.drop(11)
+    watched.update()
+    watched._young = [(0.0, 0.01, 11)]
+    watched.poll()
+    assert cpu_s(watched.update()) == 1.0
+    watched.close()
