@@ -84,7 +84,7 @@ def test_a_wheel_holds_data_files_and_native_pieces(source: Path) -> None:
         str(path.relative_to(source))
         for package in PACKAGES
         for path in (source / package).rglob("*")
-        if path.suffix in {".py", ".pyi", ".yaml", ".html", ".css", ".js", ".typed"} and "build" not in path.parts
+        if path.suffix in {".py", ".pyi", ".h", ".yaml", ".html", ".css", ".js", ".typed"} and "build" not in path.parts
     }
     wanted = {name for name in data if name.split("/")[0] not in ("examples", "benchmarks")}
     assert wanted <= names

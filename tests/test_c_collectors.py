@@ -448,3 +448,40 @@ def test_the_seventeenth_is_refused(entry: Any, tmp_path: Path) -> None:
     assert event["text"].endswith("collectors.m16.library: more than 16 collectors in C")
     frame = monitor.data.data["process"]
     assert [frame[f"a{index}"].iloc[0] for index in range(16)] == list(range(16))
+
+
+@needs_engine
+def test_dask_workers_ask_it(entry: Any, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    import jumper_dask
+
+    file = entry()
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.register_plugin(jumper_dask.JumperPlugin(interval=0.1, collectors=file))
+        client.submit(time.sleep, 0.5).result()
+        run = jumper_dask.collect(client, tmp_path / "run")
+    assert set(run.samples("process")["answer"].dropna()) == {42.0}
+    assert set(run.samples("system")["answer"].dropna()) == {42.0}
+
+
+@needs_engine
+def test_a_dask_worker_without_the_library_measures_the_rest(entry: Any, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    import jumper_dask
+
+    plugin = jumper_dask.JumperPlugin(interval=0.1, collectors=entry())
+    (tmp_path / "mine.so").unlink()
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.register_plugin(plugin)
+        client.submit(time.sleep, 0.5, key="nap").result()
+        run = jumper_dask.collect(client, tmp_path / "run")
+    assert run.tasks.set_index("key").loc["nap", "state"] == "done"
+    assert run.samples("process")["cpu_ns"].notna().all()
+    texts = run.events.loc[run.events["kind"] == "collector-off", "text"].tolist()
+    assert len(texts) == 1 and texts[0].endswith("mine.so: No such file or directory")
