@@ -65,12 +65,6 @@ def extensions() -> list[Extension]:
     macros = [("Py_LIMITED_API", STABLE_ABI[0])] if STABLE_ABI else []
     modules = [
         Extension(
-            "jumper.monitor.backends.native._procfs",
-            ["ext/procfs.pyx"],
-            define_macros=macros,
-            py_limited_api=bool(STABLE_ABI),
-        ),
-        Extension(
             "jumper.monitor.backends.native._engine",
             ["ext/engine.pyx", *sorted(glob("ext/native/*.c"))],
             depends=[*sorted(glob("ext/native/*.h")), "jumper/include/jumper_collector.h"],

@@ -79,7 +79,7 @@ def test_a_wheel_holds_data_files_and_native_pieces(source: Path) -> None:
         names = set(built.namelist())
         mode = built.getinfo("jumper/monitor/_shim").external_attr >> 16
     assert mode & stat.S_IXUSR and mode & stat.S_IXOTH
-    assert any(name.startswith("jumper/monitor/backends/native/_procfs.") and name.endswith(".so") for name in names)
+    assert any(name.startswith("jumper/monitor/backends/native/_engine.") and name.endswith(".so") for name in names)
     data = {
         str(path.relative_to(source))
         for package in PACKAGES

@@ -207,7 +207,7 @@ def test_doctor_names_what_is_missing_and_the_next_step(monkeypatch: pytest.Monk
     (tmp_path / "_shim").write_bytes(b"\x7fELF, but broken")
     (tmp_path / "_shim").chmod(0o755)
     assert doctor.launcher().status == "limited"
-    monkeypatch.setitem(sys.modules, "jumper.monitor.backends.native._procfs", None)
+    monkeypatch.setitem(sys.modules, "jumper.monitor.backends.native._engine", None)
     assert doctor.native_extension().status == "limited" and "gcc" in doctor.native_extension().next_step
     monkeypatch.setitem(doctor.EXTRAS, "dask", ("dask", "no-such-package-here"))
     lacking = doctor.extra("dask")

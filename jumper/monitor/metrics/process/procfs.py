@@ -8,14 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-_native_parse_stat: Callable[[bytes], tuple[Any, ...]] | None
-try:
-    from jumper.monitor.backends.native._procfs import parse_stat as _native_parse_stat
-except ImportError:  # built without a compiler
-    _native_parse_stat = None
+from typing import NamedTuple
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -103,13 +96,6 @@ def parse_stat(data: bytes) -> Stat:
     >>> s.comm, s.ppid, s.start, s.stack
     (b'a) b (c', 1, 99, 77)
     """
-    if _native_parse_stat is not None:
-        return Stat._make(_native_parse_stat(data))
-    return parse_stat_python(data)
-
-
-def parse_stat_python(data: bytes) -> Stat:
-    """The twin of the compiled parser, for installs without a compiler."""
     opening, closing = data.find(b"("), data.rfind(b")")
     rest = data[closing + 2 :].split()
     if opening < 0 or closing < opening or len(rest) < 26:
