@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.native.twins import Twins
+
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 SOURCES = sorted((REPOSITORY / "ext" / "native").glob("*.c"))
@@ -61,3 +63,9 @@ def native(build: Build) -> ctypes.CDLL:
     """The engine's C sources as a shared library, not the extension module."""
     library = build("libnative.so", SOURCES, "-O2", "-shared", "-fPIC")
     return ctypes.CDLL(str(library))
+
+
+@pytest.fixture(scope="session")
+def twins(native: ctypes.CDLL) -> Twins:
+    """The functions of that library."""
+    return Twins(native)
