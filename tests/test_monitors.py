@@ -244,3 +244,15 @@ def test_a_fork_of_the_parent_does_not_stop_the_agent() -> None:
     assert monitor.running
     monitor.stop()
     assert len(monitor.data.view("process")) > before + 2
+
+
+def test_an_agent_that_hangs_is_ended_in_time(tmp_path: Path) -> None:
+    agent = AgentProcess(os.getpid(), 10.0, ["process"], spool=tmp_path)
+    agent.start()
+    assert agent.pid is not None
+    os.kill(agent.pid, signal.SIGSTOP)
+    before = time.monotonic()
+    agent.stop(timeout_s=0.3)
+    assert time.monotonic() - before < 5
+    assert not os.path.exists(f"/proc/{agent.pid}")
+    assert not agent.running

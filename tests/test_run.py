@@ -284,3 +284,64 @@ def test_a_wall_clock_that_is_stepped_moves_nothing(tmp_path: Path, monkeypatch:
     samples = run.samples("process")
     assert (samples["time_ns"] - samples["mono_ns"]).nunique() == 1
     assert samples["pid"].tolist() == [7] * 5 + [8]
+
+
+def test_the_exchange_with_the_smallest_error_places_a_host(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    with SegmentWriter(path / "spool", node="n1") as segment:
+        for offset, error in ((1000 * S, 9), (2000 * S, 3), (3000 * S, 5), (4000 * S, None)):
+            segment.text({"type": "clock", "offset_ns": offset, "error_ns": error})
+    with SegmentWriter(path / "spool", node="n2") as segment:
+        segment.row("process", {"mono_ns": 7 * S, "pid": 8})
+    run = jumper.open_run(path)
+    (task,) = run.tasks.to_dict("records")
+    assert (task["start_ns"], task["stop_ns"]) == (2000 * S, 2004 * S)
+    assert run.samples("process", node="n1")["time_ns"].tolist() == [(2000 + i) * S for i in range(5)]
+    (other,) = run.samples("process", node="n2")["time_ns"]
+    assert abs(other - time.time_ns()) < abs(time.time_ns() - time.monotonic_ns()), "by its own wall clock"
+    errors = {name: clock["error_ns"] for name, clock in run.info["clocks"].items()}
+    assert sorted(errors.values(), key=str) == [3, 3, None]
+
+
+def test_what_was_damaged_or_dropped_is_told(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    with SegmentWriter(path / "spool", node="n2") as segment:
+        for second in range(3):
+            segment.row("process", {"mono_ns": second * S, "pid": 8})
+            segment.flush()
+        segment.text({"type": "end", "dropped": 4})
+    data = bytearray(segment.path.read_bytes())
+    places = [at for at in range(0, len(data), 256) if data[at : at + 4] == b"JMPB"]
+    data[places[2] + 70] ^= 1
+    segment.path.write_bytes(data)
+    run = jumper.open_run(path)
+    assert (run.info["coverage"]["torn"], run.info["coverage"]["missing_blocks"]) == (1, 1)
+    assert run.info["coverage"]["dropped"] == 4
+    assert sorted(run.events["kind"]) == ["missing-block", "torn-block"]
+    assert run.samples("process", node="n2")["mono_ns"].tolist() == [0, 2 * S]
+
+
+def test_merging_again_reads_only_what_grew(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    jumper.open_run(path)
+    (kept,) = (path / "samples" / "process" / "n-n1").iterdir()
+    before = kept.stat()
+    with SegmentWriter(path / "spool", node="n1") as segment:
+        segment.row("process", {"mono_ns": 9 * S, "pid": 8})
+    assert len(jumper.open_run(path).samples("process")) == 6
+    assert (kept.stat().st_mtime_ns, kept.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
+
+
+def test_a_merge_takes_the_longer_of_two_copies(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    (segment,) = (path / "spool").iterdir()
+    out = tmp_path / "out"
+    merge([path], out)
+    copy = out / "spool" / segment.name
+    whole = segment.read_bytes()
+    copy.write_bytes(whole[:700])
+    assert len(merge([path], out).samples("process")) == 5
+    segment.write_bytes(whole[:700])
+    before = copy.stat().st_ino
+    assert len(merge([path], out).samples("process")) == 5
+    assert copy.stat().st_ino == before
