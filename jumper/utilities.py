@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 from typing import Any
 
@@ -49,7 +48,7 @@ def node_name() -> str:
 
     Several slurmd on one machine share a host name; only Slurm's own name differs.
     """
-    return os.environ.get("SLURMD_NODENAME") or platform.node() or "localhost"
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename or "localhost"
 
 
 def safe_name(text: str, limit: int = 64) -> str:

@@ -8,8 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from jumper.schema.errors import CollectorConfigError
 
@@ -21,8 +20,7 @@ BUILT_IN = "built-in collectors.yaml"
 BUILT_IN_C = "built-in c/collectors.yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class CollectorEntry:
+class CollectorEntry(NamedTuple):
     """One entry of a collectors.yaml.
 
     Attributes
@@ -51,8 +49,8 @@ class CollectorEntry:
     target: str
     handler: str
     inject: tuple[str, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    handler_kwargs: dict[str, Any] = field(default_factory=dict)
+    kwargs: dict[str, Any] = {}  # noqa: RUF012 -- a default of a named tuple, that nobody changes
+    handler_kwargs: dict[str, Any] = {}  # noqa: RUF012
     origin: str = BUILT_IN
     folder: str | None = None
     library: str | None = None
@@ -64,8 +62,7 @@ class CollectorEntry:
         return CollectorConfigError(f"{self.origin}: collectors.{self.name}{'.' if key else ''}{key}: {text}")
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """A collector that does not run while the others do, and the line that says why."""
 
     name: str
@@ -85,8 +82,7 @@ class Refused:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class CollectorConfig:
+class CollectorConfig(NamedTuple):
     """The collectors of a monitor, in the order in which they run; ``process`` is first.
 
     Attributes
@@ -121,9 +117,9 @@ class CollectorConfig:
         own = any(entry.origin != BUILT_IN for entry in self.entries)
         search = dict.fromkeys((*self.search, *(search_path() if own else ())))
         return {
-            "collectors": [asdict(entry) for entry in self.entries],
+            "collectors": [entry._asdict() for entry in self.entries],
             "search": list(search),
-            "refused": [asdict(each) for each in self.refused],
+            "refused": [each._asdict() for each in self.refused],
         }
 
     @classmethod

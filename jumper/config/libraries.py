@@ -6,9 +6,8 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jumper.config.entries import CollectorEntry
 from jumper.schema.errors import CollectorConfigError
@@ -21,8 +20,7 @@ PATIENCE_S = 10.0
 _PROBE = Path(__file__).with_name("_probe.py")
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """What a collector's library said of itself.
 
     Attributes

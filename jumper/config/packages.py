@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from jumper.config.entries import CollectorEntry, Refused
@@ -44,7 +43,7 @@ def packaged_entries(read: Reader, taken: Mapping[str, object]) -> tuple[dict[st
                     by = owner.origin if owner is not None else "jumper itself"
                     text = f"the name is taken by {by}; only a file of the user's can replace a collector"
                 else:
-                    found[name] = replace(entry, package=package)
+                    found[name] = entry._replace(package=package)
                     continue
                 refused.append(Refused(name, origin, f"{origin}: collectors.{name}: {text}"))
         except CollectorConfigError as error:

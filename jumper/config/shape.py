@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -91,7 +90,7 @@ def _library(blank: CollectorEntry, raw: Mapping[str, Any]) -> CollectorEntry:
     if not os.path.isabs(path) and blank.folder is None:
         raise blank.error("library", f"expected an absolute path, as there is no folder to begin at; found {path!r}")
     path = os.path.join(blank.folder or "", path)
-    return replace(blank, library=os.path.normpath(path), config=entry.config)
+    return blank._replace(library=os.path.normpath(path), config=entry.config)
 
 
 def _part(entry: CollectorEntry, key: str, raw: object, shape: type[_T]) -> tuple[_T, dict[str, Any]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
-from jumper.adapters.data import PerformanceData
 from jumper.schema.errors import CollectorConfigError, JumperError, MonitorUnavailableError
+
+if TYPE_CHECKING:  # an agent has no use for it
+    from jumper.adapters.data import PerformanceData
 
 __all__ = [
     "CollectorConfigError",

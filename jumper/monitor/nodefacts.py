@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import resource
 from pathlib import Path
 from typing import Any
@@ -108,8 +107,8 @@ def node_facts() -> dict[str, Any]:
     return {
         "type": "node",
         "node": node_name(),
-        "hostname": platform.node(),
-        "kernel": platform.release(),
+        "hostname": os.uname().nodename,
+        "kernel": os.uname().release,
         "num_cpus": online_cpus(),
         "num_system_cpus": os.cpu_count() or 1,
         "num_gpus": 0,

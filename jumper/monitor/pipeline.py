@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jumper.config.claims import build_handler, check_columns, only_derived, without_broken
@@ -19,14 +18,14 @@ from jumper.schema.errors import CollectorConfigError
 __all__ = ["CollectorConfig", "CollectorConfigError", "Pipeline", "build_pipeline", "load_config", "load_config_text"]
 
 
-@dataclass(slots=True)
 class _Stage:
     """One collector with its handler; ``off`` once it raised."""
 
-    entry: CollectorEntry
-    collector: Any
-    handler: Any
-    off: bool = False
+    def __init__(self, entry: CollectorEntry, collector: Any, handler: Any) -> None:
+        self.entry = entry
+        self.collector = collector
+        self.handler = handler
+        self.off = False
 
 
 class Pipeline:

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import stat
 import struct
 import time
@@ -70,7 +69,7 @@ def new_segment_id(node: str | None = None) -> str:
     >>> new_segment_id("n1").startswith(f"n1.{os.getpid()}.")
     True
     """
-    return f"{safe_name(node or node_name(), 80)}.{os.getpid()}.{secrets.token_hex(4)}"
+    return f"{safe_name(node or node_name(), 80)}.{os.getpid()}.{os.urandom(4).hex()}"
 
 
 def boot_id() -> str | None:

@@ -8,8 +8,7 @@ segments, readers and documentation all take it from here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["key", "counter", "gauge", "peak", "rate"]
 Over = Literal["sum", "max", "min", "mean", "first", "none"]
@@ -25,8 +24,7 @@ STREAMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column of the samples.
 
     Attributes

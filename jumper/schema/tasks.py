@@ -5,14 +5,12 @@ A missing value is null, never 0. Times are by the run's reference clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Dtype = Literal["str", "int", "float", "list", "json"]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskColumn:
+class TaskColumn(NamedTuple):
     """One column of the tasks table: name, type, unit and what it means."""
 
     name: str
