@@ -32,6 +32,7 @@ def main() -> None:
     os.dup2(2, 1)  # it prints while it is imported
     site_packages, spawn, count, uid = sys.argv[1:]
     watching = monitor(site_packages)
+    watching()  # imports the rest, which the other user may not be able to
     os.setgroups([])
     os.setresgid(int(uid), int(uid), int(uid))
     os.setresuid(int(uid), int(uid), int(uid))
