@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -235,3 +237,86 @@ def test_a_value_that_has_no_place_in_its_column_is_null_and_harms_no_other(tmp_
     assert table["pid"][1].tolist() == [True, False, True]
     assert table["pid"][0].tolist()[::2] == [1, 3]
     assert table["rate"][0].tolist()[::2] == [1.5, 3.5]
+
+
+def test_a_segment_is_locked_while_its_writer_lives(tmp_path: Path) -> None:
+    code = (
+        "import fcntl, os, sys\n"
+        "try: fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except OSError: print('locked')\n"
+        "else: print('free')"
+    )
+    with SegmentWriter(tmp_path) as writer:
+        command = [sys.executable, "-c", code, str(writer.path)]
+        assert subprocess.check_output(command) == b"locked\n"
+    assert subprocess.check_output(command) == b"free\n"
+
+
+def test_a_block_that_was_written_in_part_is_cut_off_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    with SegmentWriter(tmp_path) as writer:
+        writer.row("process", {"pid": 1})
+        assert writer.flush()
+        monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:100]))
+        writer.row("process", {"pid": 2})
+        assert not writer.flush()
+        assert writer.path.stat().st_size == writer.size
+        monkeypatch.undo()
+    read = read_segment(writer.path)
+    assert (read.torn, read.missing) == (0, 0)
+    assert read.table("process")["pid"][0].tolist() == [1, 2]
+
+
+def test_rows_before_a_new_column_have_the_old_ones(tmp_path: Path) -> None:
+    with SegmentWriter(tmp_path) as writer:
+        writer.row("process", {"pid": 1})
+        writer.row("process", {"pid": 2, "late": 5.0})
+    table = read_segment(writer.path).table("process")
+    assert table["pid"][0].tolist() == [1, 2]
+    assert (table["late"][0].tolist(), table["late"][1].tolist()) == ([0.0, 5.0], [False, True])
+
+
+def test_what_waits_for_room_keeps_the_schema_that_it_is_read_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with SegmentWriter(tmp_path) as writer:
+        monkeypatch.setattr(os, "write", full)
+        for number in range(3000):
+            writer.row("process", {"pid": number})
+            writer.flush()
+        assert writer.dropped > 1000
+        monkeypatch.undo()
+    read = read_segment(writer.path)
+    assert read.torn == 0
+    assert read.table("process")["pid"][0].tolist()[-1] == 2999
+    assert read.header["node"] == writer.node
+
+
+def test_a_spool_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUMPER_SPOOL", str(tmp_path))
+    assert spool_folder() == tmp_path / f"jumper-{os.getuid()}"
+    other = os.getuid() + 1
+    (tmp_path / f"jumper-{other}").mkdir(mode=0o700)  # ours, where theirs should be
+    monkeypatch.setattr(os, "getuid", lambda: other)
+    with pytest.raises(SpoolError, match="is not a folder of this user; set JUMPER_SPOOL"):
+        spool_folder()
+
+
+def test_what_the_disk_refuses_to_the_end_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    writer = SegmentWriter(tmp_path)
+    monkeypatch.setattr(os, "write", full)
+    for number in range(3):
+        writer.row("process", {"pid": number})
+        writer.flush()
+    assert writer.dropped == 0, "they wait for room"
+    writer.text({"type": "end"})
+    writer.close()
+    assert (writer.dropped, writer.reason) == (4, "No space left on device")
+    writer.close()
+    assert writer.dropped == 4

@@ -216,10 +216,12 @@ class SegmentWriter:
         return b"" if self._fd is None else os.pread(self._fd, size, offset)
 
     def close(self) -> None:
-        """Flush and close; safe to call twice."""
+        """Flush and close, count what the disk still refuses as dropped; safe to call twice."""
         if self._fd is None:
             return
         self.flush()
+        self.dropped += sum(block[6] != fmt.SCHEMA for block in self._pending)
+        self._pending.clear()
         with contextlib.suppress(OSError):
             os.close(self._fd)
         self._fd = None
