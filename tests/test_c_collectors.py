@@ -312,7 +312,7 @@ def test_a_library_that_hangs_is_refused(entry: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_what_it_prints_is_no_answer(entry: Any) -> None:
-    config = load_config(entry(SETUP=r'puts("{\"refused\": \"no\"}"); fflush(stdout)'))
+    config = load_config(entry(SETUP='printf("half a line"); fflush(stdout)'))
     said = describe(config.entries[-1])
     assert (said.name, said.names, said.levels) == ("test", ("answer", "asked"), LEVELS["process"] | LEVELS["system"])
 
@@ -375,7 +375,7 @@ def test_one_that_fails_is_off_and_the_others_go_on(entry: Any, tmp_path: Path, 
     assert event["text"].startswith("collector mine (") and event["text"].endswith(reason), event
     assert [note["text"] for note in notes] == [event["text"]]
     valid = segment.table("process")["answer"][1]
-    assert valid[:3].all() and not valid[-3:].any()
+    assert valid[0] and valid.sum() <= 4 and not valid[-3:].any()
     assert segment.table("process")["cpu_ns"][1].all()
 
 

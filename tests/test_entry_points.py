@@ -123,6 +123,8 @@ def test_a_package_brings_a_library(install: Install) -> None:
 def test_a_user_s_file_replaces_and_removes(install: Install, tmp_path: Path) -> None:
     install("pkg_a", "HERE = 'collectors.yaml'", entry("a", "pkg_a"))
     install("pkg_b", "HERE = 'collectors.yaml'", entry("b", "pkg_b", "other"), "raise RuntimeError('broken')")
+    install("pkg_c", "HERE = 'collectors.yaml'", entry("c", "pkg_c"))
+    assert sorted(each.name for each in load_config().refused) == ["mine", "other"]
     own = tmp_path / "own.yaml"
     own.write_text(f"collectors:\n  mine: {{_target_: os.getpid, handler: {SCALAR.format('c')}}}\n  other: null\n")
     config = load_config(own)
