@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import copy
+import ctypes
 import gc
 import os
 import pickle
@@ -175,6 +176,34 @@ def test_sixty_four_sets_and_no_more(engine: Engine) -> None:
     engine.remove(17)
     assert engine.add_tree(os.getpid()) == 17
     assert engine.add_tree(os.getpid()) == -1
+
+
+def test_a_tick_of_everything_reads_what_a_sleeper_got_from_others(engine: Engine) -> None:
+    """Pages that somebody else touches in a process grow its RSS while its CPU clock stands still."""
+    size = 32 << 20
+    code = f"import ctypes, mmap, sys; m = mmap.mmap(-1, {size}); print(ctypes.addressof(ctypes.c_char.from_buffer(m)))"
+    sleeper = subprocess.Popen(
+        [sys.executable, "-c", f"{code}; sys.stdout.flush(); sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with sleeper:
+        assert sleeper.stdout is not None
+        address = int(sleeper.stdout.readline())
+        time.sleep(0.2)  # until it sleeps
+        engine.start()
+        number = engine.add_tree(sleeper.pid)
+        engine.tick(True)
+        before = engine.members(number)[0]
+        data = ctypes.create_string_buffer(size)
+        here, there = (ctypes.c_ulong * 2)(ctypes.addressof(data), size), (ctypes.c_ulong * 2)(address, size)
+        written = ctypes.CDLL(None, use_errno=True).process_vm_writev(sleeper.pid, here, 1, there, 1, 0)
+        if written < 0:
+            pytest.skip("no ptrace access to a child")
+        engine.tick(True)
+        after = engine.members(number)[0]
+    assert after[1] == before[1]
+    assert after[2] - before[2] > size * 0.9
 
 
 def test_roots_come_and_go_while_it_runs(engine: Engine) -> None:
