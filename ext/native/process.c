@@ -12,6 +12,8 @@
 enum { FULL_EVERY = 10 };
 /* VmHWM and swap cost more than all else together: at most so often, but after so many page faults. */
 #define STATUS_EVERY_NS INT64_C(900000000)
+/* A mark cannot rise without a page fault; where none came and RSS is the same, at least so often. */
+#define STATUS_STILL_NS INT64_C(9900000000)
 enum { MANY_FAULTS = 256, SAME_PAGES = 16, YOUNG_PASSES = 16 };
 enum { SMALL = 1024, LARGE = 4096, FIRST_CAPACITY = 256 };
 
@@ -145,10 +147,12 @@ static void read_memory(struct table *table, struct process *process, int64_t no
     if (process->rss > process->hwm)
         process->hwm = process->rss;
     bool touched = process->minflt - process->marked_minflt > MANY_FAULTS;
-    if (!full && !touched && now - process->status_ns < STATUS_EVERY_NS)
+    bool still = process->minflt == process->marked_minflt && process->rss == process->marked_rss;
+    if (!full && !touched && now - process->status_ns < (still ? STATUS_STILL_NS : STATUS_EVERY_NS))
         return;
     process->status_ns = now;
     process->marked_minflt = process->minflt;
+    process->marked_rss = process->rss;
     int once = NEVER;
     got = procfs_read(&table->fs, process->pid, "status", &once, text, sizeof text);
     if (got <= 0)

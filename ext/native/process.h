@@ -16,7 +16,7 @@ struct process {
     char state;
     uint64_t stack;
     int64_t threads, rss, anon, hwm, hwm_told, swap, minflt, cminflt;
-    int64_t marked_minflt; /* page faults when VmHWM was read last: what was touched later is unseen */
+    int64_t marked_minflt, marked_rss; /* when VmHWM was read last: what was touched later is unseen */
     int64_t own[WIDTH], dead[CPU_PARTS];
     int64_t clock_ns, status_ns;
     bool gone, is_self, io_known;
