@@ -29,7 +29,7 @@ def monitor(site_packages: str) -> Any:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # it prints while it is imported
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # it prints while it is imported
     site_packages, spawn, count, uid = sys.argv[1:]
     watching = monitor(site_packages)
     watching()  # imports the rest, which the other user may not be able to
