@@ -1,0 +1,294 @@
+"""The engine on hostile ground: full disks, folders that vanish, a hidden /proc, very many processes and threads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jumper.monitor.backends.native._engine", reason="the native extension is not built")
+
+from jumper.store.segments import read_segment
+from tests.native.test_safety import host, whole
+
+root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+
+
+def test_a_folder_that_vanishes(tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    host(
+        folder,
+        """
+import shutil
+engine = made(queue=True, node=True)
+ticking(engine)
+assert engine.statistics()["error"] == 0
+shutil.rmtree(os.path.dirname(PATH))
+end = time.monotonic() + 60
+while engine.statistics()["dropped"] == 0:
+    engine.tick()
+    assert time.monotonic() < end
+assert engine.statistics()["error"] == errno.ENOENT
+engine.drain()
+ticking(engine)
+assert engine.drain() != b""  # whoever reads in this process has its rows
+engine.stop()
+assert not os.path.exists(PATH)
+""",
+    )
+
+
+def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE is a full disk that sends a signal too: it must not reach the host."""
+    host(
+        tmp_path,
+        """
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+engine = made(node=True)
+end = time.monotonic() + 60
+while engine.statistics()["dropped"] == 0:
+    engine.tick()
+    assert time.monotonic() < end
+assert engine.statistics()["error"] in (errno.EFBIG, errno.ENOSPC) and engine.statistics()["size"] <= 50_000
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+ticking(engine)
+engine.stop()
+print(engine.statistics()["dropped"])
+""",
+    )
+    segment = read_segment(tmp_path / "a.seg")
+    assert segment.torn == 0
+    assert segment.missing > 0
+    ticks = segment.table("monitor")["ticks"][0].tolist()
+    assert ticks == sorted(set(ticks))
+
+
+@root
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare(1)")
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    code = """
+folder = sys.argv[2]
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, 0x44000, None):
+    print("skip"); sys.exit(0)
+assert libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"size=64k") == 0, ctypes.get_errno()
+engine = made(folder + "/a.seg", node=True)
+end = time.monotonic() + 60
+while engine.statistics()["dropped"] == 0:
+    engine.tick()
+    assert time.monotonic() < end
+assert engine.statistics()["error"] == errno.ENOSPC
+assert libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0x20, b"size=8m") == 0, ctypes.get_errno()
+ticking(engine)
+engine.stop()
+import shutil
+shutil.copy(folder + "/a.seg", PATH)
+"""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if "skip" in host(tmp_path, code, str(folder)):
+        pytest.skip("no mount namespace of its own")
+    segment = read_segment(tmp_path / "a.seg")
+    assert segment.torn == 0
+    assert segment.missing > 0
+
+
+#: become another user with a /proc that shows only one's own processes
+HIDDEN = """
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, 0x44000, None):
+    print("skip"); sys.exit(0)
+if libc.mount(b"proc", b"/proc", b"proc", 0, sys.argv[2].encode()):
+    print("skip"); sys.exit(0)
+"""
+
+
+@root
+@pytest.mark.parametrize("option", ["hidepid=2", "hidepid=1"])
+def test_a_proc_that_hides_other_users(tmp_path: Path, option: str) -> None:
+    tmp_path.chmod(0o777)
+    for parent in list(tmp_path.parents)[:2]:
+        parent.chmod(0o755)
+    code = f"""{HIDDEN}
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+libc.prctl(4, 1, 0, 0, 0)  # as after exec: its own files of /proc are its own
+assert not os.access("/proc/1/stat", os.R_OK)  # and so it is hidden
+children = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
+engine = made(queue=True, node=True)
+assert engine.add_owner(2, 65534) == 1
+ticking(engine, 20)
+rows = {{}}
+names = {{number: stream_names(number) for number in range(1, 7)}}
+for name, row in rows_of(engine.drain(), names):
+    rows[name] = row
+assert rows["process"]["processes"] == 4 and rows["process"]["read_chars"] > 0, rows["process"]
+assert rows["user"]["processes"] >= 4
+assert rows["system"]["cpu_ns"] > 0
+for child in children:
+    child.kill()
+engine.stop()
+"""
+    if "skip" in host(tmp_path, code, option):
+        pytest.skip("no /proc of its own")
+    whole(tmp_path / "a.seg")
+
+
+@root
+def test_io_that_may_not_be_read_is_null(tmp_path: Path) -> None:
+    """A process of another user: CPU and memory are known, its I/O is not."""
+    tmp_path.chmod(0o777)
+    for parent in list(tmp_path.parents)[:2]:
+        parent.chmod(0o755)
+    host(
+        tmp_path,
+        """
+child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)  # ends with us; it may not be killed
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+engine = Engine(0.01, queue=True)
+engine.start()
+engine.add_tree(child.pid)
+engine.go()
+ticking(engine)
+row = last(engine)
+assert row["processes"] == 1 and row["rss_bytes"] > 0 and row["cpu_ns"] >= 0, row
+assert [row[name] for name in ("read_chars", "write_chars", "reads", "read_bytes", "write_bytes")] == [None] * 5
+engine.stop()
+""",
+    )
+
+
+@root
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare(1)")
+def test_pids_that_begin_again(tmp_path: Path) -> None:
+    """In a pid namespace of its own; its last pid is set just below the largest."""
+    probe = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True)
+    if probe.returncode != 0 or not Path("/proc/sys/kernel/ns_last_pid").exists():
+        pytest.skip("no pid namespace of its own")
+    code = """
+if len(sys.argv) < 3:
+    os.execvp("unshare", ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", CODE, PATH, "inside"])
+engine = made(queue=True)
+largest = int(open("/proc/sys/kernel/pid_max").read())
+open("/proc/sys/kernel/ns_last_pid", "w").write(str(largest - 3))
+children = [subprocess.Popen(["sleep", "60"]) for _ in range(8)]
+pids = [child.pid for child in children]
+assert max(pids) > largest - 4 and min(pids) < largest // 2, pids
+ticking(engine, 20)
+row = last(engine)
+assert row["processes"] == 9, row
+assert {member[0] for member in engine.members(0)} == {os.getpid(), *pids}
+for child in children:
+    child.kill()
+    child.wait()
+ticking(engine)
+assert last(engine)["processes"] == 1
+engine.stop()
+"""
+    from tests.native.test_safety import HOST
+
+    host(tmp_path, f"CODE = {HOST + code!r}\n" + code)
+    whole(tmp_path / "a.seg")
+
+
+@pytest.mark.slow
+def test_three_thousand_processes(tmp_path: Path) -> None:
+    host(
+        tmp_path,
+        """
+engine = made(interval=0.2, queue=True)
+gate, open_gate = os.pipe()
+pids = []
+for _ in range(3000):
+    pid = os.fork()
+    if pid == 0:
+        os.close(open_gate)
+        os.read(gate, 1)
+        os._exit(0)
+    pids.append(pid)
+end = time.monotonic() + 60
+while last(engine)["processes"] < 3001:
+    ticking(engine, 1, 60)
+    assert time.monotonic() < end
+begin = time.monotonic()
+engine.tick()
+took = time.monotonic() - begin
+assert took < 3, took
+before = last(engine)
+os.close(open_gate)
+for pid in pids:
+    os.waitpid(pid, 0)
+begin = time.monotonic()
+engine.tick()
+took = time.monotonic() - begin
+after = last(engine)
+assert after["processes"] == 1 and took < 3, took
+assert after["cpu_ns"] >= before["cpu_ns"] and after["lost_cpu_ns"] == 0
+engine.stop()
+""",
+        timeout_s=200,
+    )
+    whole(tmp_path / "a.seg")
+
+
+@pytest.mark.slow
+def test_ten_thousand_threads(tmp_path: Path) -> None:
+    host(
+        tmp_path,
+        """
+gate = threading.Event()
+threading.stack_size(1 << 16)
+threads = []
+try:
+    for _ in range(10_000):
+        threads.append(threading.Thread(target=gate.wait))
+        threads[-1].start()
+except RuntimeError:
+    threads.pop()
+engine = made(interval=0.5, queue=True, thread_pid=os.getpid())
+ticking(engine, 3, 60)
+row = last(engine)
+assert row["threads"] == len(threads) + 2, row
+assert engine.statistics()["size"] < 64 << 20
+gate.set()
+for thread in threads:
+    thread.join()
+ticking(engine, 1, 60)
+engine.stop()
+""",
+        timeout_s=200,
+    )
+    whole(tmp_path / "a.seg")
+
+
+def test_processes_that_come_faster_than_they_are_looked_at(tmp_path: Path) -> None:
+    """A scan ends though it finds somebody new each time; the engine ticks and stops."""
+    host(
+        tmp_path,
+        """
+def storm():
+    while not ended:
+        pids = [os.posix_spawn("/bin/true", ["true"], {}) for _ in range(5)]
+        for pid in pids:
+            os.waitpid(pid, 0)
+ended = False
+threads = [threading.Thread(target=storm) for _ in range(3)]
+engine = made(interval=0.02)
+for thread in threads:
+    thread.start()
+for _ in range(10):
+    ticking(engine, 2, 20)
+    engine.remove(engine.add_tree(os.getpid()))  # a new set is a scan of everything
+begin = time.monotonic()
+engine.stop()
+assert time.monotonic() - begin < 5
+ended = True
+for thread in threads:
+    thread.join()
+""",
+    )
+    whole(tmp_path / "a.seg")
