@@ -83,6 +83,8 @@ cdef extern from "Python.h":
 if PyInterpreterState_GetID(PyInterpreterState_Get()) != 0:
     raise ImportError("the native engine is made for the main interpreter, and not imported in a sub-interpreter")
 
+#: of this module, compared with jumper/monitor/backends/native/__init__.py
+INTERFACE = 1
 DRAIN_BYTES = 1 << 20
 MOST_LIBRARIES = MOST_COLLECTORS
 

@@ -438,6 +438,7 @@ static void *run(void *argument)
     }
     segment_close(&engine->segment);
     engine->statistics.size = engine->segment.size;
+    engine->statistics.dropped = engine->segment.dropped;
     engine->statistics.error = engine->segment.error;
     engine->statistics.running = false;
     sharing_end(&engine->sharing);

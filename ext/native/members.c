@@ -63,6 +63,7 @@ bool set_admit(struct set *set, struct process *process, int64_t now)
         set->members[at].next_look = now + FIRST_LOOK_NS;
     }
     process->sets |= bit;
+    set->seen++;
     return true;
 }
 
@@ -272,6 +273,7 @@ void set_take(struct set *set, struct reading *out)
     }
     out->faults = larger(0, faults);
     out->lost = set->lost_cpu;
+    out->seen = set->seen;
     out->processes = (int64_t)set->count;
     set->rss_peak = set->used_peak = set->hwm_dead = set->hwm_max_dead = 0;
 }

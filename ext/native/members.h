@@ -17,7 +17,7 @@ struct member {
 
 struct reading { /* the values of one row of a set, bytes, ns and counts; UNKNOWN where not known */
     int64_t total[WIDTH];
-    int64_t rss, pss, used, rss_peak, used_peak, hwm_sum, hwm_max, swap, processes, threads, missing, faults, lost;
+    int64_t rss, pss, used, rss_peak, used_peak, hwm_sum, hwm_max, swap, processes, threads, missing, faults, seen, lost;
     bool io_known;
 };
 
@@ -39,7 +39,7 @@ struct set {
     struct family *families; /* room for measuring: open addressing by stack */
     size_t family_capacity;
     int64_t carry[WIDTH], last[WIDTH], lost_cpu;
-    int64_t rss_peak, used_peak, hwm_dead, hwm_max_dead, seen_faults, orphan_faults;
+    int64_t rss_peak, used_peak, hwm_dead, hwm_max_dead, seen_faults, orphan_faults, seen;
     bool io_known, measured;
 };
 

@@ -15,7 +15,7 @@ static const char *const PROCESS[] = {
     "mono_ns", "pid", "cpu_ns", "cpu_user_ns", "cpu_system_ns", "rss_bytes", "pss_bytes", "memory_bytes",
     "rss_peak_bytes", "memory_peak_bytes", "hwm_bytes", "hwm_max_bytes", "swap_bytes", "read_bytes", "write_bytes",
     "read_chars", "write_chars", "reads", "writes", "processes", "threads", "pss_missing", "unseen_faults",
-    "lost_cpu_ns", NULL};
+    "processes_seen", "lost_cpu_ns", NULL};
 static const char *const OWNED[] = {
     "mono_ns", "cpu_ns", "cpu_user_ns", "cpu_system_ns", "rss_bytes", "pss_bytes", "memory_bytes", "swap_bytes",
     "read_bytes", "write_bytes", "read_chars", "write_chars", "reads", "writes", "processes", "threads",
@@ -72,7 +72,7 @@ void rows_add_set(struct rows *rows, const struct set *set, const struct reading
     if (set->kind == TREE) {
         int64_t row[] = {mono, set->root, cpu, r->total[1], r->total[2], r->rss, r->pss, r->used, r->rss_peak,
                          r->used_peak, r->hwm_sum, r->hwm_max, r->swap, io[4], io[5], io[0], io[1], io[2], io[3],
-                         r->processes, r->threads, r->missing, r->faults, r->lost};
+                         r->processes, r->threads, r->missing, r->faults, r->seen, r->lost};
         rows_add(&rows[set->stream], row, sizeof row / sizeof *row);
     } else {
         int64_t row[] = {mono, r->total[0], r->total[1], r->total[2], r->rss, UNKNOWN, r->used, r->swap, io[4], io[5],

@@ -60,6 +60,16 @@ static bool room(char **buffer, size_t *capacity, size_t size)
     return true;
 }
 
+static size_t padded(size_t size) { return (size + ALIGN - 1) / ALIGN * ALIGN; }
+
+static size_t block_size(const char *block)
+{
+    uint64_t length = 0;
+    for (int i = 0; i < 8; i++)
+        length |= (uint64_t)(unsigned char)block[16 + i] << (8 * i);
+    return padded(HEADER + (size_t)length);
+}
+
 bool segment_open(struct segment *segment, const char *path, int64_t cap)
 {
     *segment = (struct segment){.fd = -1, .cap = cap};
@@ -78,6 +88,8 @@ void segment_close(struct segment *segment)
     if (segment->fd >= 0) {
         segment_flush(segment);
         close(segment->fd);
+        for (size_t at = 0; at < segment->waiting_size; at += block_size(segment->waiting + at))
+            segment->dropped++;
     }
     free(segment->waiting);
     free(segment->block);
@@ -106,16 +118,6 @@ static bool append(struct segment *segment, const char *block, size_t size)
     if (written > 0 && ftruncate(segment->fd, segment->size) != 0)
         segment->error = errno;
     return false;
-}
-
-static size_t padded(size_t size) { return (size + ALIGN - 1) / ALIGN * ALIGN; }
-
-static size_t block_size(const char *block)
-{
-    uint64_t length = 0;
-    for (int i = 0; i < 8; i++)
-        length |= (uint64_t)(unsigned char)block[16 + i] << (8 * i);
-    return padded(HEADER + (size_t)length);
 }
 
 bool segment_flush(struct segment *segment)

@@ -317,7 +317,9 @@ def _seen(row: Row, facts: Row, series: Series | None, window: tuple[int, int] |
         steps = np.diff(np.concatenate(([window[0]], edges, [window[1]]))) / 1e9
         row["gap_s"] = float(steps[steps > GAP * interval].sum())
     if row.get("processes") is None:
-        row["processes"] = _whole(series.highest("processes", low, high))
+        command = facts.get("kind") == "command"
+        seen = series.last("processes_seen", 0, len(series.mono)) if command else None
+        row["processes"] = _whole(seen if seen is not None else series.highest("processes", low, high))
 
 
 def _whole(value: float | None) -> int | None:

@@ -109,6 +109,7 @@ COLUMNS: tuple[Column, ...] = (
     _gauge("pss_missing", "1", _TREES, "processes of a tree of several whose sharing is not known yet"),
     _counter("unseen_faults", "1", ("process",),
              "page faults (cminflt of /proc/PID/stat) of children that died unseen: how much they may have touched"),
+    _counter("processes_seen", "1", ("process",), "how many processes it has had, as far as seen"),
     _counter("lost_cpu_ns", "ns", _TREES, "last seen CPU of children whose parent never collected it: a lower bound"),
     _counter("net_sent_bytes", "bytes", ("system",), "/proc/net/dev without lo"),
     _counter("net_recv_bytes", "bytes", ("system",), "/proc/net/dev without lo"),
@@ -123,9 +124,6 @@ COLUMNS: tuple[Column, ...] = (
     _counter("pss_cpu_ns", "ns", ("monitor",), "CPU time of the thread that reads PSS (part of cpu_ns)"),
     _counter("dropped", "1", ("monitor",), "blocks that could not be written"),
 )  # fmt: skip
-
-#: Per-core counters of the system level are named by this pattern (``cpu_0_ns``).
-PER_CORE = "cpu_{core}_ns"
 
 
 def _doc(name: str, unit: str, kind: Kind, nodes: Over, source: str) -> Column:

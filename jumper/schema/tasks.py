@@ -93,5 +93,3 @@ PART_COLUMNS: tuple[TaskColumn, ...] = tuple(
         "read_bytes", "write_bytes", "read_chars", "write_chars", "processes", "samples", "gap_s", "flags",
     }
 )  # fmt: skip
-
-STATES = ("done", "failed", "cancelled", "lost")

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
+
+#: Of the compiled module that this code was written for; one of another build is left alone.
+INTERFACE = 1
 
 with contextlib.suppress(ImportError):  # built without a compiler
-    from jumper.monitor.backends.native._engine import Engine
+    from jumper.monitor.backends.native import _engine
 
-    __all__ = ["Engine"]
+    if getattr(_engine, "INTERFACE", None) == INTERFACE and os.path.exists("/proc/self/stat"):
+        from jumper.monitor.backends.native._engine import Engine
+
+        __all__ = ["Engine"]

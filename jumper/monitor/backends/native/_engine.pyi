@@ -1,5 +1,7 @@
 from collections.abc import Collection
 
+#: Changes with what this module offers.
+INTERFACE: int
 #: Bytes that `Engine.drain` returns at most.
 DRAIN_BYTES: int
 #: Collectors in C that an engine asks at most.

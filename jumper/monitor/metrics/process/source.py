@@ -234,6 +234,7 @@ class TreeSource:
             "threads": sum(p.threads for p in members),
             "pss_missing": memory.missing,
             "unseen_faults": max(0, faults),
+            "processes_seen": self.tree.seen,
             "lost_cpu_ns": self.ledger.lost_cpu_ns,
         }
 
