@@ -175,6 +175,7 @@ if len(sys.argv) < 3:
 engine = made(queue=True)
 largest = int(open("/proc/sys/kernel/pid_max").read())
 open("/proc/sys/kernel/ns_last_pid", "w").write(str(largest - 3))
+ticking(engine, 2)
 children = [subprocess.Popen(["sleep", "60"]) for _ in range(8)]
 pids = [child.pid for child in children]
 assert max(pids) > largest - 4 and min(pids) < largest // 2, pids

@@ -289,6 +289,7 @@ def test_a_limit_that_is_lowered_while_it_runs_loses_no_process(tmp_path: Path, 
         (WITHOUT_CLOSE_RANGE if shared else "")
         + FAMILY
         + """
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 1024))  # none are kept: each look opens
 engine = made(queue=True)
 ticking(engine)
 before = last(engine)
