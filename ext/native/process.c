@@ -157,7 +157,16 @@ static void read_memory(struct table *table, struct process *process, int64_t no
     got = procfs_read(&table->fs, process->pid, "status", &once, text, sizeof text);
     if (got <= 0)
         return;
-    int64_t hwm = parse_line(text, (size_t)got, "VmHWM:"), swap = parse_line(text, (size_t)got, "VmSwap:");
+    const char *status = text;
+    size_t size = (size_t)got;
+    if (size == sizeof text) { /* a user of very many groups: what we look for stands behind them */
+        char path[32];
+        strcpy(put_number(path, (unsigned long)process->pid), "/status");
+        status = procfs_read_long(&table->fs, path, &size);
+        if (status == NULL)
+            return;
+    }
+    int64_t hwm = parse_line(status, size, "VmHWM:"), swap = parse_line(status, size, "VmSwap:");
     if (hwm > 0 && hwm * 1024 > process->hwm)
         process->hwm = hwm * 1024;
     process->swap = swap > 0 ? swap * 1024 : 0;

@@ -163,6 +163,27 @@ engine.stop()
 
 
 @root
+def test_a_user_of_very_many_groups(tmp_path: Path) -> None:
+    """They stand in /proc/PID/status before the peak of memory does."""
+    host(
+        tmp_path,
+        """
+from jumper.monitor.metrics.process.procfs import ProcFS
+os.setgroups(range(1_000_000, 1_003_000))
+peak = bytearray(64 << 20)
+peak[::4096] = b"x" * len(peak[::4096])
+del peak
+engine = made(queue=True)
+ticking(engine)
+row = last(engine)
+assert row["hwm_max_bytes"] >= 64 << 20 > row["rss_bytes"], row
+assert ProcFS().status(os.getpid()).hwm >= 64 << 20
+engine.stop()
+""",
+    )
+
+
+@root
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare(1)")
 def test_pids_that_begin_again(tmp_path: Path) -> None:
     """In a pid namespace of its own; its last pid is set just below the largest."""
