@@ -59,10 +59,16 @@ def test_it_is_a_monitor_with_real_attributes(backend: str) -> None:
 
 
 def test_one_row_a_tick_and_level(backend: str) -> None:
-    monitor = measured(backend, 1.05)
+    monitor: Any = create_monitor(backend)
+    monitor.start(0.1)
+    deadline = time.monotonic() + 60
+    while len(monitor.data) < 8 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    monitor.stop()
+    most = (monitor.stop_time - monitor.start_time) / 0.1 + 2  # one at the start and one at the end
     for level in monitor.levels:
         frame = monitor.data.view(level)
-        assert 3 <= len(frame) <= 14  # eleven on a machine with nothing else to do
+        assert 8 <= len(frame) <= most
         assert frame["time"].is_monotonic_increasing
         assert frame["time"].iloc[0] >= monitor.start_time
         assert {"cpu_util_avg", "memory", "io_read", "io_write", "io_read_count", "io_write_count"} <= set(frame)
