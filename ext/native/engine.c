@@ -25,6 +25,9 @@
 #define QUIET_LOOK_NS INT64_C(50000000)
 #define LOOK_BUDGET 500 /* a look is followed by so many times its cost of rest */
 #define SHORTEST_NS INT64_C(100000) /* no interval is shorter */
+/* After a tick, this part of its time passes before the next: where ticks take longer than the interval, whoever waits
+ * for the lock would wait for ever. */
+#define REST 4
 #define LOCK_RETRY_NS INT64_C(10000000000)
 enum { MOST_QUEUED = 8 << 20, MOST_TEXT = 4 << 20, MOST_HELD = 64 << 10, SPARE_DESCRIPTORS = 64, REST_OF_SHARED = 4 };
 
@@ -393,7 +396,7 @@ static void *run(void *argument)
 {
     struct engine *engine = argument;
     bool private_table = own_descriptors();
-    int64_t due = INT64_MAX, next_look = INT64_MAX;
+    int64_t due = INT64_MAX, rested = 0, next_look = INT64_MAX;
     pthread_mutex_lock(&engine->lock);
     engine->statistics.private_table = private_table;
     bool ready = table_open(&engine->table, most_kept(private_table));
@@ -411,17 +414,19 @@ static void *run(void *argument)
     engine->done = true;
     pthread_cond_broadcast(&engine->answered);
     while (ready && !engine->stopped) {
-        int64_t until = due < next_look ? due : next_look, now = now_ns();
+        int64_t next_tick = due > rested ? due : rested, now = now_ns();
+        int64_t until = next_tick < next_look ? next_tick : next_look;
         if (engine->requested) {
             obey(engine, &due);
             next_look = engine->going ? now : INT64_MAX;
-        } else if (now >= due) {
+        } else if (now >= next_tick) {
             int64_t late = now - due, skipped = late / engine->settings.interval_ns;
             engine->statistics.late_ns = late;
             engine->statistics.missed += skipped;
             due += engine->settings.interval_ns * (skipped + 1);
             tick(engine);
             next_look = now_ns();
+            rested = next_look + (next_look - now) / REST;
         } else if (now >= next_look) {
             next_look = look(engine);
         } else if (until == INT64_MAX) {

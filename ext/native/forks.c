@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* More new pids than this in one look, and a scan is cheaper. */
-enum { SPAN = 2000, RETRIES = 3, ROUNDS = 3, SMALL = 1024, MOST_ENVIRON = 1 << 17 };
+enum { SPAN = 2000, RETRIES = 3, ROUNDS = 3, SMALL = 1024 };
 #define SCAN_EVERY_NS INT64_C(10000000000)
 #define SCAN_SOON_NS INT64_C(100000000)
 
@@ -69,14 +69,26 @@ static bool is_process(struct table *table, int pid)
     return got > 0 && parse_line(text, (size_t)got, "Tgid:") == pid;
 }
 
-static bool tagged(struct table *table, int pid, const char *tag)
+/* A process that may be let in; its environment is read once for all sets that ask for it. */
+struct candidate {
+    int pid, ppid;
+    bool scanning, environ_read;
+    const char *environ;
+    size_t environ_size;
+};
+
+static bool tagged(struct table *table, struct candidate *who, const char *tag)
 {
-    char path[32];
-    size_t size, length = strlen(tag) + 1; /* with its end: NAME=value, not NAME=value2 */
-    strcpy(put_number(path, (unsigned long)pid), "/environ");
-    const char *text = procfs_read_long(&table->fs, path, &size);
-    for (const char *at = text; text != NULL && at < text + size;) {
-        size_t left = (size_t)(text + size - at);
+    size_t length = strlen(tag) + 1; /* with its end: NAME=value, not NAME=value2 */
+    if (!who->environ_read) {
+        char path[32];
+        strcpy(put_number(path, (unsigned long)who->pid), "/environ");
+        who->environ = procfs_read_long(&table->fs, path, &who->environ_size);
+        who->environ_read = true;
+    }
+    const char *end_of_all = who->environ != NULL ? who->environ + who->environ_size : NULL;
+    for (const char *at = who->environ; at < end_of_all;) {
+        size_t left = (size_t)(end_of_all - at);
         if (left >= length && memcmp(at, tag, length) == 0)
             return true;
         const char *end = memchr(at, '\0', left);
@@ -95,16 +107,17 @@ static bool owned(const struct table *table, int pid, unsigned uid)
     return fstatat(table->fs.folder, path, &info, 0) == 0 && info.st_uid == uid;
 }
 
-static bool wants(const struct set *set, struct table *table, int pid, int ppid, bool scanning)
+static bool wants(const struct set *set, struct table *table, struct candidate *who)
 {
     if (set->kind == OWNER)
-        return owned(table, pid, set->uid) && (set->tag[0] == '\0' || tagged(table, pid, set->tag));
-    if (among(pid, set->parents, (size_t)set->parent_count))
+        return owned(table, who->pid, set->uid) && (set->tag[0] == '\0' || tagged(table, who, set->tag));
+    if (among(who->pid, set->parents, (size_t)set->parent_count))
         return false;
-    const struct process *parent = table_find(table, ppid);
+    const struct process *parent = table_find(table, who->ppid);
     if (parent != NULL && (parent->sets >> set->bit & 1))
         return true;
-    return among(ppid, set->parents, (size_t)set->parent_count) || (scanning && set->tag[0] && tagged(table, pid, set->tag));
+    return among(who->ppid, set->parents, (size_t)set->parent_count) ||
+           (who->scanning && set->tag[0] && tagged(table, who, set->tag));
 }
 
 /* Let a process into every set that wants it; returns into how many. */
@@ -112,15 +125,17 @@ static size_t admit(struct forks *forks, struct table *table, struct set *sets[]
                     int64_t now, bool scanning)
 {
     size_t found = 0;
+    struct candidate who = {.pid = pid, .ppid = ppid, .scanning = scanning};
     if (among(pid, forks->exclude, forks->exclude_count))
         return 0;
     for (size_t i = 0; i < set_count; i++) {
         const struct process *known = table_find(table, pid);
-        if ((known != NULL && (known->sets >> sets[i]->bit & 1)) || !wants(sets[i], table, pid, ppid, scanning))
+        if ((known != NULL && (known->sets >> sets[i]->bit & 1)) || !wants(sets[i], table, &who))
             continue;
         if (!scanning && !is_process(table, pid))
             return 0;
         struct process *process = table_add(table, pid);
+        who.environ_read = false; /* adding it reads other files to where the environment lies */
         if (process != NULL && set_admit(sets[i], process, now))
             found++;
     }

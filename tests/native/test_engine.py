@@ -66,7 +66,7 @@ def test_storms_on_all_sides_leave_the_engine_whole(sanitized: Build, tmp_path: 
     program = sanitized("drive", FUZZ / "drive.c")
     done = subprocess.run([program, "1", "10", tmp_path], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[0]) > 20
+    assert int(done.stdout.split()[0]) > 5
     first = read_segment(tmp_path / "0.seg", rows=False)  # its schema names no streams
     assert (first.torn, first.missing) == (0, 0)
     assert len(list(tmp_path.glob("*.seg"))) == 11
@@ -254,6 +254,28 @@ def test_two_may_stop_it_at_once(tmp_path: Path) -> None:
             thread.join(10)
             assert not thread.is_alive()
         engine.stop()
+
+
+def test_who_asks_is_answered_though_ticks_take_longer_than_the_interval() -> None:
+    engine = Engine(0.001, in_target=True, thread_pid=os.getpid())
+    gate = threading.Event()
+    threads = [threading.Thread(target=gate.wait, daemon=True) for _ in range(400)]
+    for thread in threads:
+        thread.start()
+    engine.start()
+    engine.add_tree(os.getpid())
+    engine.go()
+    time.sleep(0.3)
+    begin = time.monotonic()
+    for _ in range(20):
+        engine.flush()
+        assert engine.alive(0)
+    assert engine.statistics()["missed"] > 20
+    engine.stop()
+    assert time.monotonic() - begin < 10
+    gate.set()
+    for thread in threads:
+        thread.join()
 
 
 def test_several_engines_of_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:

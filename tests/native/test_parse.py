@@ -33,7 +33,7 @@ def live(name: str) -> list[bytes]:
 
 
 def same_stat(twins: Twins, text: bytes) -> None:
-    found, expected = twins.stat(text), python.parse_stat_python(text)
+    found, expected = twins.stat(text), python.parse_stat(text)
     assert found == {**{name: getattr(expected, name) for name in found or ()}, "state": expected.state.encode()}
 
 

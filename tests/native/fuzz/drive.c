@@ -14,7 +14,7 @@
 
 #include "native/engine.h"
 
-enum { CHILDREN = 12 };
+enum { CHILDREN = 6 };
 
 static struct engine *engine;
 static atomic_bool ended;
@@ -61,7 +61,7 @@ static void *processes(void *nothing)
             }
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
-        sleep_ns(3000000);
+        sleep_ns(20000000); /* under sanitizers a fork is slow, and holds up all that reads its memory */
     }
     return nothing;
 }
@@ -86,14 +86,15 @@ static void *roots(void *nothing)
     int set[MOST_SETS + 8];
     while (!ended) {
         int count = 0, parents[] = {1};
-        for (; count < MOST_SETS + 8; count++)
+        for (; count < MOST_SETS + 8 && !ended; count++)
             set[count] = count % 9 == 0 ? engine_add_owner(engine, STREAM_USER, getuid(), count % 2 ? "" : "A=b")
-                                        : engine_add_tree(engine, getpid(), parents, count % 2, "JUMPER_TAG=1");
-        check(set[count - 1] == -1, "more sets than there is room for");
+                                        : engine_add_tree(engine, getpid(), parents, count % 2, count % 8 ? "" : "JUMPER_TAG=1");
+        check(ended || set[count - 1] == -1, "more sets than there is room for");
         engine_remove(engine, -1);
         engine_remove(engine, MOST_SETS);
-        while (count > 0)
+        while (count > 0 && !ended)
             engine_remove(engine, set[--count]);
+        sleep_ns(20000000);
     }
     return nothing;
 }
@@ -124,7 +125,7 @@ static void drive(const char *folder, int seconds)
 {
     void *(*const work[])(void *) = {processes, threads, roots, readers};
     pthread_t workers[sizeof work / sizeof *work], stopper;
-    engine = started(folder, 0, 5000000, true);
+    engine = started(folder, 0, 20000000, true);
     int parent = getpid();
     check(engine_add_tree(engine, parent, NULL, 0, "") == 0, "the first tree");
     engine_go(engine);
