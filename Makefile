@@ -18,7 +18,7 @@ help:
 	@echo "make clean    remove .venv and what was built"
 
 # Made anew when what is installed or compiled changes. pip 25.1 knows dependency groups.
-$(VENV)/.installed: pyproject.toml setup.py $(wildcard ext/*.c ext/*.pyx)
+$(VENV)/.installed: pyproject.toml setup.py $(wildcard ext/*.c ext/*.pyx ext/native/*.c ext/native/*.h jumper/include/*.h)
 	@set -e; \
 	found=""; \
 	for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
