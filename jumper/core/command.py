@@ -136,11 +136,15 @@ class _Measurement:
             environment[name] = value
         launcher = Launcher(self.command, environment=environment)
         io_fd = _open_io(launcher.pid)
-        with contextlib.suppress(Exception):  # what is measured goes on whatever happens to us
+        try:  # what is measured goes on whatever happens to us
             self._begin(launcher, tag, io_fd)
+        except Exception as error:
+            _say(f"not measured: {type(error).__name__}: {error}; the command runs all the same")
         ended, orphans = launcher.wait(self._last_look)
-        with contextlib.suppress(Exception):
+        try:
             self._end(launcher, ended, orphans)
+        except Exception as error:
+            _say(f"the end of the run is not recorded: {type(error).__name__}: {error}")
         return ended.status
 
     def _begin(self, launcher: Launcher, tag: str | None, io_fd: int | None) -> None:

@@ -330,3 +330,22 @@ def test_a_collector_that_exits_or_returns_the_absurd_does_not_touch_the_command
     assert samples["cpu_huge_ns"].isna().all()
     assert run.events["kind"].tolist() == ["collector-off"]
     assert "SystemExit: 3" in run.events["text"][0]
+
+
+def test_a_mistake_of_ours_is_said_and_the_command_runs(me: Runner) -> None:
+    code = (
+        "import sys; from jumper.core import command\n"
+        "def broken(*_, **__): raise RuntimeError('no sampler')\n"
+        "command.sampling = broken\n"
+        "sys.exit(command.run(sys.argv[2:], output=sys.argv[1]))"
+    )
+    process = me.popen(
+        [me.python, "-c", code, str(me.folder / "run"), "echo", "worked"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, b"worked\n")
+    assert errors.decode().splitlines() == [
+        "jumper: not measured: RuntimeError: no sampler; the command runs all the same"
+    ]
