@@ -83,7 +83,7 @@ def cli() -> None:
     "levels",
     type=click.Choice(LEVELS),
     multiple=True,
-    help="What to measure; may be repeated. Default: all that can be measured here.",
+    help="What to measure; may be repeated. Default: process and system.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND [ARGUMENT]...")
 def run(
