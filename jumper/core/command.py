@@ -140,6 +140,9 @@ class _Measurement:
             self._begin(launcher, tag, io_fd)
         except Exception as error:
             _say(f"not measured: {type(error).__name__}: {error}; the command runs all the same")
+        finally:
+            if io_fd is not None:
+                os.close(io_fd)
         ended, orphans = launcher.wait(self._last_look)
         try:
             self._end(launcher, ended, orphans)
@@ -182,7 +185,8 @@ class _Measurement:
             tag=tag,
             flush_s=SHARED_FLUSH_S if is_shared(spool) else 0.0,
         )
-        self.sampling.start(root_io_fd=io_fd)
+        # each start takes one over, and a first place may fail
+        self.sampling.start(root_io_fd=os.dup(io_fd) if io_fd is not None else None)
         self._task("start", launcher, mono_ns=launcher.start_ns, group=program, memory_limit_bytes=limit)
         self.sampling.flush()
 

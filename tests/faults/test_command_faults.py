@@ -349,3 +349,25 @@ def test_a_mistake_of_ours_is_said_and_the_command_runs(me: Runner) -> None:
     assert errors.decode().splitlines() == [
         "jumper: not measured: RuntimeError: no sampler; the command runs all the same"
     ]
+
+
+def test_a_place_that_fails_late_leaves_the_spool_to_measure_in(me: Runner) -> None:
+    """The first start has taken over the command's I/O file already when it fails."""
+    code = (
+        "import os, sys; from jumper.core import command\n"
+        "made = command.sampling\n"
+        "class Failing:\n"
+        "    def start(self, root_io_fd):\n"
+        "        os.close(root_io_fd); command.sampling = made; raise OSError(28, 'No space left on device')\n"
+        "command.sampling = lambda *_, **__: Failing()\n"
+        "sys.exit(command.run(sys.argv[2:], output=sys.argv[1]))"
+    )
+    process = me.popen(
+        [me.python, "-c", code, str(me.folder / "run"), "sleep", "0.3"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    place = Path(errors.decode().splitlines()[-1].removeprefix("jumper: the run goes to "))
+    assert len(jumper.open_run(place).tasks) == 1
