@@ -20,6 +20,7 @@ from distributed.worker_state_machine import TaskState
 from benchmarks.measuring import Row, Size, spread
 from jumper.monitor.segment import SegmentWriter
 from jumper_dask import boundaries
+from jumper_dask.live import Totals
 from jumper_dask.worker import WorkerSide, _encode
 
 TASKS = 300
@@ -56,7 +57,7 @@ def once(reset_peak: bool) -> tuple[float, float]:
     side._facts = {"worker": worker.address}
     side._ledger = boundaries.join(worker, reset_peak)
     lines: list[bytes] = []
-    side.site = SimpleNamespace(note=lambda record: lines.append(_encode(record)))  # type: ignore[assignment]
+    side.site = SimpleNamespace(note=lambda record: lines.append(_encode(record)), totals=Totals())  # type: ignore[assignment]
     gc.freeze()  # the stand-in's own objects are not ours to walk
     begin = time.thread_time_ns()
     for key, task in worker.state.tasks.items():

@@ -14,6 +14,7 @@ import msgspec
 from distributed.comm.addressing import get_address_host
 
 from jumper.schema import RUN_SCHEMA, VERSION
+from jumper_dask.live import Live
 from jumper_dask.receiving import RunFolder
 
 #: All workers together push at most this often, in pushes a second.
@@ -44,6 +45,7 @@ class SchedulerSide:
         self.run = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + secrets.token_hex(3)
         self.folder = RunFolder(self.run, {"kind": "scheduler", "interval_s": self.interval})
         self.collected = False
+        self.live = Live(scheduler.workers)
         self._notes: deque[bytes] = deque()
         self._runnable: dict[Any, int] = {}
         self._came: dict[str, dict[str, Any]] = {}
@@ -172,7 +174,7 @@ class SchedulerSide:
         return {"time_ns": time.time_ns(), "monitored": len(self._measured & set(self.scheduler.workers))}
 
     async def _push(
-        self, run: str, segment: str, offset: int, data: bytes, worker: str | None = None
+        self, run: str, segment: str, offset: int, data: bytes, worker: str, live: tuple[str, bytes] | None = None
     ) -> dict[str, Any]:
         if run != self.run:
             return {"error": f"this scheduler collects run {self.run}, not {run}"}
@@ -181,6 +183,8 @@ class SchedulerSide:
         except (OSError, ValueError) as error:
             self.trouble("push", error)
             return {"error": str(error)}
+        if live is not None:
+            self.live.take(worker, *live)
         return {"ack": acked, "time_ns": time.time_ns(), "period_s": self._period()}
 
     async def _collect(self, budget_s: float = 10.0) -> dict[str, Any]:

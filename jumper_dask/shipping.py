@@ -106,6 +106,7 @@ class Shipper:
         self.sources: list[Source] = []
         self.period_s = 2.0
         self.refused: str | None = None
+        self.live: Callable[[], tuple[str, bytes]] | None = None
         self._call = call
         self._run = run
         self._sender = sender
@@ -141,6 +142,7 @@ class Shipper:
                     offset=source.acked,
                     data=shard,
                     worker=self._sender,
+                    live=self.live() if self.live is not None else None,
                 ),
                 timeout_s,
             )

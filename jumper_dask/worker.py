@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pickle
+import resource
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from jumper.monitor.segment import SegmentWriter, spool_folder
 from jumper.schema.errors import MonitorUnavailableError
 from jumper.utilities import node_name, slurm_job_id
 from jumper_dask import _compat, boundaries
+from jumper_dask.live import Totals
 from jumper_dask.plugin import CollectorPlugin
 from jumper_dask.shipping import Shipper, Source, adopt
 
@@ -102,6 +104,7 @@ class WorkerSide:
             records = ledger.finish(attempt, ident, self._times(ts), seek)
             if reason is not None:
                 records[-1]["reason"] = reason
+            site.totals.add(attempt.facts["group"], records[-1]["mono_ns"] - attempt.mono_ns, records[-1])
             for record in records:
                 site.note(record)
 
@@ -158,7 +161,9 @@ class Site:
         self.sides: list[WorkerSide] = []
         self._lines: deque[bytes] = deque()
         self.interval = float(side.config["interval"])
+        self.totals = Totals()
         self.shipper = Shipper(self._call, run, side.worker.address, self.note)
+        self.shipper.live = self._live
         self._config = side.config
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jumper-spool")
         self._writer: SegmentWriter | None = None
@@ -229,6 +234,12 @@ class Site:
 
     async def _call(self, op: str, **arguments: Any) -> Any:
         return await getattr(self.sides[0].worker.scheduler, op)(**arguments)
+
+    def _live(self) -> tuple[str, bytes]:
+        """Return what the scheduler's page shows of this process."""
+        waited = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_ns = time.process_time_ns() + round((waited.ru_utime + waited.ru_stime) * 1e9)
+        return self.totals.message(cpu_ns, self.ledger.memory.rss() or 0, _cpu_of(self._agent))
 
     async def _work(self) -> None:
         shipped = adopted = time.monotonic()
@@ -341,6 +352,18 @@ class Site:
             source.close(remove=shipped and source.acked > 0)
         if self._writer is not None:
             self._writer.close()
+
+
+def _cpu_of(agent: Any) -> int:
+    """Return the CPU that a sampler used, in ns: its thread's, or that of its process (clock_getcpuclockid(3))."""
+    if agent is None:
+        return 0
+    if (statistics := getattr(agent, "statistics", None)) is not None:
+        return int(statistics["cpu_ns"])
+    try:
+        return time.clock_gettime_ns((~agent.pid << 3) | 2)
+    except (OSError, TypeError):
+        return 0
 
 
 def _encode(record: dict[str, Any]) -> bytes:

@@ -15,6 +15,10 @@ class CollectorConfigError(JumperError, ValueError):
     """A collectors.yaml is wrong; the message names the file and the key."""
 
 
+class SettingError(JumperError, ValueError):
+    """A value of Dask's configuration is wrong; the message names the key and where it may come from."""
+
+
 class RunError(JumperError):
     """A run directory cannot be read or written; the message says what was found there."""
 
