@@ -57,6 +57,7 @@ cdef extern from "native/engine.h" nogil:
     int engine_add_owner(engine *, int, unsigned, const char *)
     void engine_remove(engine *, int)
     void engine_exclude(engine *, int)
+    void engine_node(engine *, bint)
     void engine_go(engine *)
     void engine_tick(engine *, bint)
     bint engine_text(engine *, const char *, size_t)
@@ -84,7 +85,7 @@ if PyInterpreterState_GetID(PyInterpreterState_Get()) != 0:
     raise ImportError("the native engine is made for the main interpreter, and not imported in a sub-interpreter")
 
 #: of this module, compared with jumper/monitor/backends/native/__init__.py
-INTERFACE = 1
+INTERFACE = 2
 DRAIN_BYTES = 1 << 20
 MOST_LIBRARIES = MOST_COLLECTORS
 
@@ -189,6 +190,10 @@ cdef class Engine:
     def exclude(self, int pid):
         with nogil:
             engine_exclude(self._engine, pid)
+
+    def node(self, bint wanted):
+        with nogil:
+            engine_node(self._engine, wanted)
 
     def go(self):
         with nogil:

@@ -90,7 +90,7 @@ def test_the_cost_of_a_monitor_inside_is_not_the_targets() -> None:
     monitor = measured("thread", 1.0, 0.02, levels=["process", "user"])
     frame = monitor.data.view("process")
     used = (frame["cpu_ns"].iloc[-1] - frame["cpu_ns"].iloc[0]) / 1e9
-    own = monitor._sampler._own_cpu_ns() / 1e9
+    own = monitor._source.sampler._own_cpu_ns() / 1e9
     assert own > 0.05, "the load of this test is too small to show anything"
     assert used < 0.3 * own
 
@@ -110,6 +110,51 @@ def test_levels_that_were_not_asked_for_are_not_there(backend: str) -> None:
     monitor = measured(backend, 0.25, levels=["system"])
     assert monitor.data.view("process").empty
     assert len(monitor.data.view("system")) >= 2
+
+
+def until_rows(monitor: Any, level: str, more: int = 3) -> None:
+    wanted, deadline = len(monitor.data.view(level)) + more, time.monotonic() + 60
+    while len(monitor.data.view(level)) < wanted:
+        assert time.monotonic() < deadline, f"no rows of {level}"
+        time.sleep(0.02)
+
+
+def test_levels_come_and_go_while_it_runs(backend: str) -> None:
+    monitor: Any = create_monitor(backend, levels=["process"])
+    monitor.start(0.05)
+    until_rows(monitor, "process")
+    assert monitor.data.view("system").empty and monitor.data.view("user").empty
+    monitor.set_levels(["user", "system"])
+    until_rows(monitor, "user")
+    until_rows(monitor, "system")
+    end = time.thread_time() + 0.3
+    while time.thread_time() < end:
+        pass
+    monitor.set_levels(["system", "process"])
+    until_rows(monitor, "system")
+    until_rows(monitor, "process")
+    gone = len(monitor.data.view("user"))
+    until_rows(monitor, "system")
+    with pytest.raises(JumperError, match="unknown level 'node'"):
+        monitor.set_levels(["system", "node"])
+    assert monitor.levels == ["system", "process"]
+    monitor.stop()
+    assert len(monitor.data.view("user")) == gone
+    process = monitor.data.view("process")
+    away = process["time"].diff().idxmax()
+    assert process["time"].diff()[away] >= 0.3
+    assert process["cpu_ns"].diff()[away] >= 0.3e9
+    assert len(monitor.data.view("system")) > len(process) - away
+
+
+def test_levels_are_switched_before_the_start_and_after_the_stop(backend: str) -> None:
+    monitor: Any = create_monitor(backend)
+    monitor.set_levels(["system"])
+    monitor.start(0.05)
+    until_rows(monitor, "system")
+    monitor.stop()
+    monitor.set_levels(["process"])
+    assert monitor.data.view("process").empty
 
 
 @pytest.mark.parametrize("interval", [0, -1, float("nan"), float("inf"), "soon", None])
@@ -151,7 +196,7 @@ def test_a_target_that_ends_ends_the_monitor_with_a_reason(backend: str, idle: s
 def test_an_agent_that_is_killed_says_so() -> None:
     monitor: Any = create_monitor("subprocess")
     monitor.start(0.05)
-    os.kill(monitor._agent.pid, 9)
+    os.kill(monitor._source.pid, 9)
     deadline = time.monotonic() + 10
     while monitor.running and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -50,6 +50,8 @@ int engine_add_tree(struct engine *engine, int pid, const int *parents, int pare
 int engine_add_owner(struct engine *engine, int stream, unsigned uid, const char *tag);
 void engine_remove(struct engine *engine, int set);
 void engine_exclude(struct engine *engine, int pid);
+/* Take the level `system` or not, from the next tick on. */
+void engine_node(struct engine *engine, bool wanted);
 /* Begin the schedule; the first tick is taken before this returns. */
 void engine_go(struct engine *engine);
 /* Take a tick now; `all`: also read processes that did not run since the last one. */

@@ -141,6 +141,15 @@ void engine_remove(struct engine *engine, int set)
     ask(engine, &(struct request){.kind = REMOVE, .number = set});
 }
 
+void engine_node(struct engine *engine, bool wanted)
+{
+    if (!ours(engine))
+        return;
+    pthread_mutex_lock(&engine->lock);
+    engine->settings.node = wanted;
+    pthread_mutex_unlock(&engine->lock);
+}
+
 void engine_exclude(struct engine *engine, int pid) { ask(engine, &(struct request){.kind = EXCLUDE, .number = pid}); }
 void engine_go(struct engine *engine) { ask(engine, &(struct request){.kind = GO}); }
 void engine_tick(struct engine *engine, bool all) { ask(engine, &(struct request){.kind = TICK, .number = all}); }

@@ -18,8 +18,13 @@ enum { MOST_QUEUED = 8 << 20, MOST_TEXT = 4 << 20, MOST_HELD = 64 << 10 };
 
 static bool holds_node(struct engine *engine, int64_t now)
 {
-    if (!engine->settings.node)
+    if (!engine->settings.node) { /* somebody else may take it now */
+        if (engine->lock_fd >= 0)
+            close(engine->lock_fd);
+        engine->lock_fd = NOT_OPEN;
+        engine->lock_next = 0;
         return false;
+    }
     if (engine->settings.node_lock[0] == '\0' || engine->lock_fd >= 0)
         return true;
     if (now < engine->lock_next)

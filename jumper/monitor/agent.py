@@ -69,7 +69,10 @@ class Agent:
         message = json.loads(line)
         command = message.get("cmd")
         if command == "flush":
-            self.say({"status": "flushed", "number": message.get("number"), "size": self.sampling.flush()})
+            self.say({"status": "flushed", "number": message["number"], "size": self.sampling.flush()})
+        elif command == "levels":
+            self.sampling.set_levels(message["levels"])
+            self.say({"status": "switched", "number": message["number"]})
         return bool(command != "stop")
 
     def finish(self) -> None:

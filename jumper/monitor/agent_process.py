@@ -43,6 +43,8 @@ class AgentProcess:
         Read the target's threads; take `system` only while holding the node's lock.
     stream : callable, optional
         Called with ``(stream, row)`` for every row, in the reading thread.
+    note : callable, optional
+        Called with every event record, there too.
     engine : {"default", "python", "native"}
         Which one samples in there; default is native where it is built.
 
@@ -68,6 +70,7 @@ class AgentProcess:
         threads: bool = False,
         node_lock: bool = False,
         stream: Callable[[str, Mapping[str, Any]], None] | None = None,
+        note: Callable[[Mapping[str, Any]], None] | None = None,
         engine: str = "default",
     ) -> None:
         self._message = {
@@ -84,16 +87,16 @@ class AgentProcess:
             "engine": engine,
         }
         self._stream = stream
+        self._note = note
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self._errors: deque[str] = deque(maxlen=20)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = False
         self._owner: int | None = None
-        self._flushes = 0
+        self._asked = 0
         self._farewell: str | None = None
         self.on_end: Callable[[str | None], None] | None = None
         self.ready: dict[str, Any] = {}
-        self.events: list[dict[str, Any]] = []
         self.running = False
         self.reason: str | None = None
 
@@ -138,12 +141,12 @@ class AgentProcess:
 
     def flush(self, timeout_s: float = 2.0) -> int:
         """Take a sample and write everything; return the segment's size in bytes (0 without an answer)."""
-        if not self.running:
-            return 0
-        self._flushes += 1
-        self._send({"cmd": "flush", "number": self._flushes})
-        answer = self._answer(("flushed", "stopped"), timeout_s, self._flushes)
+        answer = self._ask({"cmd": "flush"}, ("flushed", "stopped"), timeout_s)
         return int(answer["size"]) if answer else 0
+
+    def set_levels(self, levels: Collection[str], timeout_s: float = 2.0) -> None:
+        """Take these levels from the next sample on; returns when the agent has answered."""
+        self._ask({"cmd": "levels", "levels": list(levels)}, ("switched", "stopped"), timeout_s)
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Take the last sample and end the agent; safe to call twice, and before :meth:`start`."""
@@ -161,6 +164,14 @@ class AgentProcess:
         with contextlib.suppress(OSError, ValueError):
             pipe.write((json.dumps(message) + "\n").encode())
             pipe.flush()
+
+    def _ask(self, message: Mapping[str, Any], wanted: Collection[str], timeout_s: float) -> dict[str, Any] | None:
+        """Send a numbered question and return its answer; None without one."""
+        if not self.running:
+            return None
+        self._asked += 1
+        self._send({**message, "number": self._asked})
+        return self._answer(wanted, timeout_s, self._asked)
 
     def _answer(self, wanted: Collection[str], timeout_s: float, number: int | None = None) -> dict[str, Any] | None:
         """Return the next answer of these; one to an earlier question, that came too late, is none."""
@@ -197,8 +208,8 @@ class AgentProcess:
                 continue
             if "row" in message and self._stream is not None:
                 self._stream(message["stream"], message["row"])
-            elif "event" in message:
-                self.events.append(message["event"])
+            elif "event" in message and self._note is not None:
+                self._note(message["event"])
             elif "status" in message:
                 self._farewell = message.get("reason") or self._farewell
                 self._answers.put(message)

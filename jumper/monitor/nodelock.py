@@ -66,3 +66,4 @@ class NodeLock:
             with contextlib.suppress(OSError):
                 os.close(self._fd)
             self._fd = None
+            self._next = 0.0

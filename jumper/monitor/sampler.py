@@ -151,6 +151,15 @@ class Sampler:
         if self._node_lock is not None:
             self._node_lock.release()
 
+    def set_levels(self, levels: Collection[str]) -> None:
+        """Take these levels from the next tick on; the schedule stays."""
+        with self._lock:
+            self.levels = self.pipeline.levels = tuple(levels)
+            if self._process is not None:
+                self._process.switch(self.levels)
+            if self._node is not None:
+                self._node.watch(self.levels)
+
     def tick_now(self) -> None:
         """Take a tick now, outside of the schedule (a process is about to go)."""
         self._tick()
@@ -211,9 +220,11 @@ class Sampler:
     def _tick(self) -> None:
         with self._lock:
             began = time.thread_time_ns()
-            node = self._node_lock is None or self._node_lock.held()
+            node = "system" in self.levels and (self._node_lock is None or self._node_lock.held())
             if self._node_lock is not None and self._node is not None:
                 self._node.watch(self.levels if node else ())
+                if "system" not in self.levels:  # somebody else may take it now
+                    self._node_lock.release()
             mono_ns, wall_ns = time.monotonic_ns(), time.time_ns()
             rows: dict[str, list[Row]] = {
                 level: [{"mono_ns": mono_ns, **row}]

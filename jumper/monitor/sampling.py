@@ -106,6 +106,7 @@ class Sampling(Protocol):
     running: bool
     reason: str | None
     ready: dict[str, Any]
+    on_end: Callable[[str | None], None] | None
 
     def start(self, timeout_s: float = 10.0) -> dict[str, Any]:
         """Begin; return what is measured here (``pid``, ``segment``, ``segment_path``, facts of the node)."""
@@ -113,6 +114,10 @@ class Sampling(Protocol):
 
     def flush(self, timeout_s: float = 2.0) -> int:
         """Take a sample and write everything; return the segment's size in bytes."""
+        ...
+
+    def set_levels(self, levels: Collection[str]) -> None:
+        """Take these levels from the next sample on; it goes on sampling meanwhile."""
         ...
 
     def text(self, record: Mapping[str, Any]) -> None:
@@ -173,6 +178,15 @@ class PythonSampling:
         return self.sampler.reason
 
     @property
+    def on_end(self) -> Callable[[str | None], None] | None:
+        """Called with the reason when it ends by itself."""
+        return self.sampler.on_end
+
+    @on_end.setter
+    def on_end(self, call: Callable[[str | None], None] | None) -> None:
+        self.sampler.on_end = call
+
+    @property
     def dropped(self) -> tuple[int, str | None]:
         """Blocks that could not be written, and why."""
         return (self.writer.dropped, self.writer.reason) if self.writer is not None else (0, None)
@@ -182,6 +196,11 @@ class PythonSampling:
         self.sampler.start(root_io_fd)
         self.ready = ready_message(self.settings, "python", self.writer.path if self.writer is not None else None)
         return self.ready
+
+    def set_levels(self, levels: Collection[str]) -> None:
+        """Take these levels from the next sample on; see :meth:`Sampling.set_levels`."""
+        self.sampler.set_levels(levels)
+        self.text(levels_event(levels))
 
     def tick(self) -> None:
         """Take a sample now, outside of the schedule."""
@@ -219,6 +238,11 @@ def ready_message(settings: Settings, engine: str, path: os.PathLike[str] | None
         "segment": os.path.splitext(os.path.basename(path))[0] if path is not None else None,
         "segment_path": os.fspath(path) if path is not None else None,
     }
+
+
+def levels_event(levels: Collection[str]) -> dict[str, Any]:
+    """Return the record that says why the series of a level begins or ends here."""
+    return {"type": "event", "kind": "levels", "text": f"from here on: {', '.join(levels) or 'no level'}"}
 
 
 def sampling(engine: str, *arguments: Any, **keywords: Any) -> Any:

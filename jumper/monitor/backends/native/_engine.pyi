@@ -86,6 +86,8 @@ class Engine:
         """Watch a set no more."""
     def exclude(self, pid: int) -> None:
         """Never let a process into a set."""
+    def node(self, wanted: bool) -> None:
+        """Take the level `system` or not, from the next tick on; without it the node's lock is let go of."""
     def go(self) -> None:
         """Begin the schedule; the first tick is taken before this returns."""
     def tick(self, everything: bool = False) -> None:

@@ -7,11 +7,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from jumper.config.entries import BUILT_IN
+from jumper.config.libraries import LEVELS
 from jumper.monitor.backends.native._engine import Engine, columns
 from jumper.monitor.backends.native.libraries import Libraries
 from jumper.monitor.metrics.context import CollectionContext, new_context
@@ -19,7 +20,7 @@ from jumper.monitor.metrics.node import NodeCollector
 from jumper.monitor.metrics.process import ProcessCollector
 from jumper.monitor.nodelock import NodeLock
 from jumper.monitor.pipeline import Pipeline, build_pipeline
-from jumper.monitor.sampling import Settings, ready_message
+from jumper.monitor.sampling import Settings, levels_event, ready_message
 from jumper.monitor.segment import SegmentWriter, new_segment_id, segment_header
 from jumper.schema.columns import is_derived
 from jumper.schema.errors import MonitorUnavailableError
@@ -95,7 +96,7 @@ class NativeSampling:
         self.settings = settings = Settings(*arguments, **keywords)
         self.reason: str | None = None
         self.ready: dict[str, Any] = {}
-        self.on_end: Any = None
+        self.on_end: Callable[[str | None], None] | None = None
         self._running = False
         self._path: Path | None = None
         streaming = settings.stream is not None
@@ -169,17 +170,9 @@ class NativeSampling:
             raise MonitorUnavailableError(f"the native engine cannot start: {error.strerror}{where}") from error
         for pid in settings.exclude:
             self._engine.exclude(pid)
-        if "process" in settings.levels:
-            self._sets["process"] = self._engine.add_tree(
-                settings.target_pid, settings.parents, (settings.tag or "").encode()
-            )
         if not settings.in_target:
             self._engine.exclude(os.getpid())
-        if "user" in settings.levels:
-            self._sets["user"] = self._engine.add_owner(STREAMS["user"], os.getuid())
-        job = settings.host().slurm_job
-        if "slurm" in settings.levels and job is not None:
-            self._sets["slurm"] = self._engine.add_owner(STREAMS["slurm"], os.getuid(), f"SLURM_JOB_ID={job}".encode())
+        self._watch(settings.levels)
         self.text(settings.facts)
         self.text(settings.root)
         for each in self._libraries.refused:
@@ -200,6 +193,32 @@ class NativeSampling:
     def writers(self) -> list[SegmentWriter]:
         """Segments that are written from Python, to be read through their own descriptor."""
         return [self._extra] if self._extra is not None else []
+
+    def set_levels(self, levels: Collection[str]) -> None:
+        """Take these levels from the next sample on; see :meth:`jumper.monitor.sampling.Sampling.set_levels`."""
+        self.settings.levels = tuple(levels)
+        self._watch(levels)
+        self._engine.node("system" in levels)
+        self.text(levels_event(levels))
+
+    def _watch(self, levels: Collection[str]) -> None:
+        """Let the sets of the engine be those of the levels; `system` is none of them."""
+        before = self._sets
+        sets = {level: before[level] if level in before else self._new_set(level) for level in levels}
+        self._sets = {level: number for level, number in sets.items() if number is not None}
+        for level in before.keys() - sets.keys():
+            self._engine.remove(before[level])
+
+    def _new_set(self, level: str) -> int | None:
+        settings = self.settings
+        if level == "process":
+            return self._engine.add_tree(settings.target_pid, settings.parents, (settings.tag or "").encode())
+        if level == "user":
+            return self._engine.add_owner(STREAMS["user"], os.getuid())
+        job = settings.host().slurm_job
+        if level == "slurm" and job is not None:
+            return self._engine.add_owner(STREAMS["slurm"], os.getuid(), f"SLURM_JOB_ID={job}".encode())
+        return None
 
     def tick(self) -> None:
         """Take a sample now, outside of the schedule."""
@@ -265,11 +284,12 @@ class NativeSampling:
     def _take(self, mono_ns: int, rows: list[tuple[str, Row]], newest: bool) -> None:
         context = new_context(mono_ns, time.time_ns())
         for name, row in rows:
-            if name in self.settings.levels:
+            if name in LEVELS:
                 context["counters"][name] = {column: v for column, v in row.items() if column != "mono_ns"}
         if newest:
             self._members(context)
         assert self._pipeline is not None
+        self._pipeline.levels = tuple(context["counters"])  # of this tick: they may have been switched since
         found = self._pipeline.tick(mono_ns, context["wall_ns"], context, own=newest)
         stream = self.settings.stream
         if stream is not None:
@@ -277,7 +297,7 @@ class NativeSampling:
                 if written:
                     stream(level, {"mono_ns": mono_ns, **written})
             for name, row in rows:
-                if name not in self.settings.levels:
+                if name not in LEVELS:
                     stream(name, row)
         if self._extra is not None:
             self._write_beside(self._extra, mono_ns, found, context)

@@ -35,6 +35,7 @@ class ProcessCollector(CollectorBackend):
         self.slurm_job = slurm_job
         self._levels: tuple[str, ...] = ("process",)
         self._options: dict[str, Any] = {}
+        self._exclude: set[int] = set()
         self.target: Source | None = None
         self._owners: dict[str, OwnerSource] = {}
 
@@ -51,28 +52,40 @@ class ProcessCollector(CollectorBackend):
         """Say what is watched, before :meth:`setup`; only these levels are paid for."""
         self._levels = tuple(levels)
         self._options = {"longest_s": longest_s, "own_cpu_ns": own_cpu_ns, "parents": parents, "tag": tag}
-        self._options["exclude"] = {*exclude}
+        self._exclude = {*exclude}
 
     def setup(self) -> dict[str, Any] | None:
         """Open the sources of the levels that are watched."""
+        if os.getpid() != self.pid:
+            self._exclude.add(os.getpid())
+        self.switch(self._levels)
+        return None
+
+    def switch(self, levels: Collection[str]) -> None:
+        """Watch these levels from now on; a level that comes back begins its counters anew."""
+        self._levels = tuple(levels)
+        if "process" not in levels and self.target is not None:
+            self.target.close()
+            self.target = None
+        elif "process" in levels and self.target is None:
+            self.target = self._tree()
+        self._owners = {level: source for level, source in self._owners.items() if level in levels}
+        if not os.path.exists("/proc/self/stat"):
+            return
         fs = ProcFS()
+        mine = owned_by(fs, self.uid)
+        if "user" in levels and "user" not in self._owners:
+            self._owners["user"] = OwnerSource(fs, mine, self._exclude)
+        if "slurm" in levels and "slurm" not in self._owners and self.slurm_job is not None:
+            tag = f"SLURM_JOB_ID={self.slurm_job}".encode()
+            self._owners["slurm"] = OwnerSource(fs, lambda pid: mine(pid) and fs.tagged(pid, tag), self._exclude)
+
+    def _tree(self) -> Source:
         if not os.path.exists("/proc/self/stat"):
             from jumper.monitor.metrics.process.psutil import PsutilSource
 
-            self.target = PsutilSource(self.pid, exclude=self._options.get("exclude", ()))
-            return None
-        exclude = {*self._options.pop("exclude", ())}
-        if os.getpid() != self.pid:
-            exclude.add(os.getpid())
-        if "process" in self._levels:
-            self.target = TreeSource(self.pid, fs, exclude=exclude, **self._options)
-        if "user" in self._levels:
-            self._owners["user"] = OwnerSource(fs, owned_by(fs, self.uid), exclude)
-        if "slurm" in self._levels and self.slurm_job is not None:
-            tag = f"SLURM_JOB_ID={self.slurm_job}".encode()
-            mine = owned_by(fs, self.uid)
-            self._owners["slurm"] = OwnerSource(fs, lambda pid: mine(pid) and fs.tagged(pid, tag), exclude)
-        return None
+            return PsutilSource(self.pid, exclude=self._exclude)
+        return TreeSource(self.pid, ProcFS(), exclude=self._exclude, **self._options)
 
     def snapshot(self, context: CollectionContext) -> None:
         """Read every watched process once."""
