@@ -9,7 +9,8 @@ import pytest
 
 from jumper.analysis import attribution
 from jumper.analysis.attribution import attribute
-from jumper.store.merge import Clock, Merged
+from jumper.store.clocks import Clock
+from jumper.store.merge import Merged
 
 S = 1_000_000_000
 MIB = 1 << 20
@@ -41,7 +42,7 @@ def frame(rows: list[Row]) -> pd.DataFrame:
 def rows_of(records: list[Row], process: list[Row] = [], thread: list[Row] = [], **ends: float) -> list[Row]:  # noqa: B006
     """Return the tasks; ``ends`` says until when each segment goes."""
     merged = Merged(records=records, segments={"s": {"boot": "b"}, "t": {"boot": "b"}})
-    merged.clocks = {("n1", "b"): Clock(UTC), ("n2", "c"): Clock(UTC + 100 * S)}
+    merged.clocks = {("n1", "b"): Clock.fixed(UTC), ("n2", "c"): Clock.fixed(UTC + 100 * S)}
     merged.ends = {name: round(end * S) for name, end in ends.items()}
     streams = {"process": frame(process), "thread": frame([{"tid": 8, **row} for row in thread])}
     tasks, parts = attribute(merged, lambda stream: streams[stream])

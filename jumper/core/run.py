@@ -225,7 +225,7 @@ def _facts(merged: Any, tasks: list[dict[str, Any]], info: dict[str, Any]) -> di
         "nodes": nodes,
         "roots": roots,
         "clocks": {
-            name: {"offset_ns": state["offset_ns"], "error_ns": state["error_ns"]}
+            name: {part: state[part] for part in ("offset_ns", "offset_end_ns", "error_ns", "exchanges")}
             for name, state in merged.segments.items()
         },
         "segments": merged.segments,

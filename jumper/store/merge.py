@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumper.schema.errors import MissingExtraError
+from jumper.store.clocks import Clock
 from jumper.store.rundir import RunDirectory
 from jumper.store.segments import Segment, read_segment
 from jumper.utilities import safe_name
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
 
 #: (node, boot id): one monotonic clock
 Host = tuple[str, str]
-
-
-@dataclass(slots=True)
-class Clock:
-    """Reference time of a host: UTC ns = monotonic ns + ``offset_ns``, within ``error_ns`` where that is known."""
-
-    offset_ns: int
-    error_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -61,7 +54,7 @@ class Merged:
     def time_ns(self, node: str, boot: str, mono_ns: int) -> int | None:
         """Return UTC ns by the reference clock of a host's monotonic time."""
         clock = self.clocks.get((node, boot))
-        return None if clock is None else mono_ns + clock.offset_ns
+        return None if clock is None else mono_ns + clock.offset_ns(mono_ns)
 
 
 def host_of(segment: Segment) -> Host:
@@ -129,8 +122,7 @@ def merge_segments(
             "node": host[0],
             "boot": host[1],
             "pid": text.header.get("pid"),
-            "offset_ns": clock.offset_ns if clock else None,
-            "error_ns": clock.error_ns if clock else None,
+            **_placed(clock, text),
             "joined": sum(texts[other].size for other in joined.get(path.stem, [])),
         }
         merged.segments[path.stem] = state
@@ -145,23 +137,32 @@ def merge_segments(
 
 
 def _clocks(segments: Iterable[Segment]) -> dict[Host, Clock]:
-    """Return the clock of each host: the exchange with the smallest error, else its own wall clock at the start."""
-    clocks: dict[Host, Clock] = {}
+    """Return the clock of each host: by the exchanges in all its segments, else by its own wall clock at the start."""
+    exchanges: dict[Host, list[tuple[int, int, int]]] = {}
     own: dict[Host, tuple[int, int]] = {}
     for segment in segments:
         host = host_of(segment)
         for record in segment.records:
-            if record.get("type") != "clock":
-                continue
-            clock = Clock(int(record["offset_ns"]), int(record.get("error_ns") or 0) or None)
-            best = clocks.get(host)
-            if best is None or (clock.error_ns or 1 << 62) < (best.error_ns or 1 << 62):
-                clocks[host] = clock
+            if record.get("type") == "clock" and record.get("error_ns") is not None:
+                told = (int(record["mono_ns"]), int(record["offset_ns"]), int(record["error_ns"]))
+                exchanges.setdefault(host, []).append(told)
         if segment.clock:
             own[host] = min(own.get(host, segment.clock[0]), segment.clock[0])
-    for host, (mono, wall) in own.items():
-        clocks.setdefault(host, Clock(wall - mono))
-    return clocks
+    clocks = {host: Clock.fixed(wall - mono) for host, (mono, wall) in own.items()}
+    return clocks | {host: Clock.of(told) for host, told in exchanges.items()}
+
+
+def _placed(clock: Clock | None, segment: Segment) -> dict[str, int | None]:
+    """Return how a segment is placed: offset at its first and at its last block, and the largest bound between."""
+    if clock is None or not segment.clock:
+        return dict.fromkeys(("offset_ns", "offset_end_ns", "error_ns", "exchanges"))
+    first, last = segment.clock[0][0], segment.clock[-1][0]
+    return {
+        "offset_ns": clock.offset_ns(first),
+        "offset_end_ns": clock.offset_ns(last),
+        "error_ns": clock.worst_ns(first, last),
+        "exchanges": clock.told_by(first, last),
+    }
 
 
 def _write_samples(path: Path, others: list[Path], out: RunDirectory, node: str, clock: Clock | None) -> dict[str, int]:
@@ -201,7 +202,8 @@ def _arrow(data: dict[str, ColumnData], node: str, stem: str, clock: Clock | Non
     columns: dict[str, pa.Array] = {}
     mono = data.get("mono_ns")
     if mono is not None and clock is not None:
-        columns["time_ns"] = pa.array(mono[0].astype("i8") + clock.offset_ns, pa.int64())
+        times = mono[0].astype("i8")
+        columns["time_ns"] = pa.array(times + clock.offsets_ns(times), pa.int64())
     for name, (values, valid) in data.items():
         columns[name] = pa.array(values, mask=~valid)
     rows = len(next(iter(data.values()))[0]) if data else 0
