@@ -124,6 +124,11 @@ class Sampler:
         source = self._process.target if self._process is not None else None
         return source is None or source.alive
 
+    @property
+    def cpu_ns(self) -> int:
+        """CPU time that sampling has used so far, ns; of this process's where it is a guest in its target."""
+        return self._own_cpu_ns()
+
     def start(self, root_io_fd: int | None = None) -> None:
         """Set the collectors up, take the first tick here, and go on in a thread.
 

@@ -1,0 +1,230 @@
+"""Trees of processes that come and go while one engine of this process samples: the jobs of a scheduler's process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from jumper.monitor.backends import native_built, require_native
+from jumper.monitor.metrics.process.source import Counters, Source, TreeSource
+from jumper.monitor.sampling import PythonSampling
+from jumper.monitor.segment import SegmentWriter
+
+
+@dataclass(slots=True)
+class Most:
+    """The highest values of one tree, in bytes; None while nothing was seen."""
+
+    rss: int | None = None
+    memory: int | None = None
+    pss: int | None = None
+    hwm: int | None = None
+
+    def take(self, row: Mapping[str, Any]) -> None:
+        """Take the row of one sample, columns as in :data:`jumper.schema.COLUMNS`.
+
+        Examples
+        --------
+        >>> most = Most()
+        >>> most.take({"rss_bytes": 1, "rss_peak_bytes": 3, "hwm_max_bytes": 2, "pss_bytes": None})
+        >>> most
+        Most(rss=3, memory=None, pss=None, hwm=2)
+        """
+        self.rss = _higher(self.rss, row.get("rss_bytes"), row.get("rss_peak_bytes"))
+        self.memory = _higher(self.memory, row.get("memory_bytes"), row.get("memory_peak_bytes"))
+        self.pss = _higher(self.pss, row.get("pss_bytes"))
+        self.hwm = _higher(self.hwm, row.get("hwm_max_bytes"))
+
+
+def _higher(*values: int | None) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+class Roots(Protocol):
+    """Many trees, sampled by one engine into one segment."""
+
+    def start(self) -> None:
+        """Begin to sample."""
+        ...
+
+    def add(self, pid: int, tag: str | None = None) -> int | None:
+        """Watch the tree of a process; return its number, None where there is no room.
+
+        ``tag`` is a ``NAME=value`` in the environment of processes that belong to it too.
+        """
+        ...
+
+    def finish(self, number: int, pid: int) -> Most:
+        """Take a last sample of a tree and watch it no more; return the most that it had."""
+        ...
+
+    def tick(self) -> None:
+        """Take a sample now."""
+        ...
+
+    def text(self, record: Mapping[str, Any]) -> None:
+        """Append a record to the segment; on disk after the next sample."""
+        ...
+
+    @property
+    def cpu_ns(self) -> int:
+        """What sampling has cost so far, as of the last sample."""
+        ...
+
+    @property
+    def dropped(self) -> tuple[int, str | None]:
+        """Blocks that could not be written, and why."""
+        ...
+
+    def stop(self) -> None:
+        """Take the last sample and end; safe to call twice."""
+        ...
+
+
+class PythonRoots:
+    """The python engine for many trees; parameters as of :func:`roots`."""
+
+    def __init__(
+        self,
+        interval: float,
+        spool: str | os.PathLike[str],
+        levels: Collection[str],
+        header: Mapping[str, Any],
+        flush_s: float,
+    ) -> None:
+        self._sampling = PythonSampling(
+            os.getpid(), interval, tuple(levels), spool=spool, header=header, node_lock=True, flush_s=flush_s
+        )
+        assert self._sampling.writer is not None
+        self._trees = _Trees(self._sampling.writer, interval, self._own_cpu_ns)
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._sampling.start()
+        assert self._sampling.sampler.process is not None
+        self._sampling.sampler.process.target = self._trees
+
+    def add(self, pid: int, tag: str | None = None) -> int | None:
+        """Watch the tree of a process; return its number."""
+        return self._trees.add(pid, tag)
+
+    def finish(self, number: int, pid: int) -> Most:
+        """Take a last sample of a tree and watch it no more; return the most that it had."""
+        self._sampling.tick()
+        return self._trees.remove(number)
+
+    def tick(self) -> None:
+        """Take a sample now."""
+        self._sampling.tick()
+
+    def text(self, record: Mapping[str, Any]) -> None:
+        """Append a record to the segment; on disk after the next sample."""
+        self._sampling.text(record)
+
+    @property
+    def cpu_ns(self) -> int:
+        """What sampling has cost so far."""
+        return self._own_cpu_ns()
+
+    @property
+    def dropped(self) -> tuple[int, str | None]:
+        """Blocks that could not be written, and why."""
+        return self._sampling.dropped
+
+    def stop(self) -> None:
+        """Take the last sample and end; safe to call twice."""
+        self._sampling.stop()
+
+    def _own_cpu_ns(self) -> int:
+        return self._sampling.sampler.cpu_ns
+
+
+class _Trees:
+    """What the sampler takes for its one target: all trees, each of which gets a row of its own."""
+
+    alive = True
+
+    def __init__(self, writer: SegmentWriter, interval: float, own_cpu_ns: Any) -> None:
+        self._writer = writer
+        self._interval = interval
+        self._own_cpu_ns = own_cpu_ns
+        self._trees: dict[int, tuple[Source, Most]] = {}
+        self._next = 0
+
+    def add(self, pid: int, tag: str | None) -> int:
+        own = self._own_cpu_ns if pid == os.getpid() else None
+        source: Source
+        if os.path.exists("/proc/self/stat"):
+            source = TreeSource(pid, longest_s=self._interval, tag=tag, own_cpu_ns=own)
+        else:
+            from jumper.monitor.metrics.process.psutil import PsutilSource
+
+            source = PsutilSource(pid)
+        number, self._next = self._next, self._next + 1
+        self._trees = {**self._trees, number: (source, Most())}  # another thread walks over the old one
+        return number
+
+    def remove(self, number: int) -> Most:
+        self._trees, (source, most) = {n: t for n, t in self._trees.items() if n != number}, self._trees[number]
+        source.close()
+        return most
+
+    def update(self) -> Counters:
+        for source, most in self._trees.values():
+            row = {"mono_ns": time.monotonic_ns(), **source.update()}
+            most.take(row)
+            self._writer.row("process", row)
+        return {}
+
+    def poll(self) -> float | None:
+        return min((pause for s, _ in self._trees.values() if (pause := s.poll()) is not None), default=None)
+
+    def close(self) -> None:
+        for source, _ in self._trees.values():
+            source.close()
+
+    @property
+    def pids(self) -> set[int]:
+        return set().union(*(source.pids for source, _ in self._trees.values()))
+
+
+def roots(
+    engine: str,
+    interval: float,
+    spool: str | os.PathLike[str],
+    levels: Collection[str] = (),
+    header: Mapping[str, Any] | None = None,
+    flush_s: float = 0.0,
+) -> Roots:
+    """Return an engine for trees that come and go; it writes one segment.
+
+    Parameters
+    ----------
+    engine : str
+        ``native``, ``python``, or ``default``: native where it is built.
+    interval : float
+        Seconds.
+    spool : path
+        Folder in which the segment is made.
+    levels : collection of str
+        What is sampled beside the trees: ``system`` (once a node), ``user``, ``slurm``.
+    header : mapping, optional
+        More keys for the segment's header.
+    flush_s : float
+        Write at most so often; 0: at every tick.
+
+    Raises
+    ------
+    MonitorUnavailableError
+        Where the native engine was asked for and is not built.
+    """
+    if engine == "native":
+        require_native()
+    if engine == "native" or (engine == "default" and native_built()):
+        from jumper.monitor.backends.native.roots import NativeRoots
+
+        return NativeRoots(interval, spool, levels, header or {}, flush_s)
+    return PythonRoots(interval, spool, levels, header or {}, flush_s)

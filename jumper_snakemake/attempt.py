@@ -1,0 +1,356 @@
+"""One attempt of a job while it runs: its processes or, for Python of a rule, its thread; and its records.
+
+A job that runs in a process of its own costs what the kernel tells the one who
+waits for it. The Python of a rule (`run:`) runs in Snakemake's process: it costs
+the difference between two readings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jumper_snakemake.jobs import reason_of
+from jumper_snakemake.settings import TAG
+from jumper_snakemake.site import Site, Watch
+
+if TYPE_CHECKING:
+    from jumper.monitor.roots import Most
+    from jumper.monitor.zombie import Ended
+
+IO = ("read_chars", "write_chars", "reads", "writes", "read_bytes", "write_bytes")
+
+
+@dataclass(slots=True)
+class Child:
+    """A process that an attempt started, and what is known of its cost."""
+
+    pid: int
+    start_ns: int
+    io_fd: int | None
+    watch: Watch | None
+    until_ns: int | None = None
+    ended: Ended | None = None
+    most: Most | None = None
+    io: dict[str, int] = field(default_factory=dict)
+
+
+class Attempt:
+    """One attempt of a job (of a repeat of it, where it is benchmarked several times).
+
+    Parameters
+    ----------
+    site : Site
+    facts : dict
+        As :func:`jumper_snakemake.jobs.facts_of` gives them.
+    outer, inner : int
+        See :func:`jumper_snakemake.jobs.attempt_of`.
+    in_process : bool
+        It is Python that runs in this process.
+    """
+
+    def __init__(self, site: Site, facts: dict[str, Any], outer: int, inner: int, *, in_process: bool) -> None:
+        self.site = site
+        self.facts = facts
+        self.outer, self.inner, self.repeat = outer, inner, 1
+        self.in_process = in_process
+        self.children: list[Child] = []
+        self.record: object | None = None
+        self.start_ns = time.monotonic_ns()
+        self.stop_ns: int | None = None
+        self.shared = self.is_service = False
+        self._told = self._over = False
+        self._watch: Watch | None = None
+        self._base: Readings | None = None
+        self._end: Readings | None = None
+        self._own_most: Most | None = None
+        with site.harmless("a job's start"):
+            self._join()
+
+    @property
+    def attempt_id(self) -> str:
+        """`outer.inner.repeat`."""
+        return f"{self.outer}.{self.inner}.{self.repeat}"
+
+    @property
+    def tag(self) -> str:
+        """What marks the processes of this attempt in their environment, ``NAME=value``."""
+        return f"{TAG}={os.getpid()}.{threading.get_native_id()}.{self.start_ns}"
+
+    def child(self, pid: int) -> None:
+        """Take a process that was just started for this attempt."""
+        with self.site.harmless("a job's process"):
+            # opened while it lives: a zombie's cannot be, but read
+            io_fd = _open_io(pid)
+            watch = None if self.in_process else self.site.watch(pid, self.tag)
+            self.children.append(Child(pid, time.monotonic_ns(), io_fd, watch))
+
+    def belongs(self, pid: int, record: object) -> None:
+        """Say which benchmark record a process is measured for; a new one is the next repeat."""
+        if self.record is not None and record is not self.record:
+            mine = [child for child in self.children if child.pid == pid and child.ended is None]
+            self.children = [child for child in self.children if child not in mine]
+            self.next_repeat(record)
+            self.children = mine
+        self.record = record
+
+    def next_repeat(self, record: object | None) -> None:
+        """End this repeat and begin the next."""
+        if self.record is not None:
+            self.end(None)
+            self.repeat += 1
+            self.children = []
+            self.start_ns, self.stop_ns = time.monotonic_ns(), None
+            self._told = self._over = False
+            with self.site.harmless("a repeat's start"):
+                self._join()
+        self.record = record
+
+    def await_child(self, pid: int) -> None:
+        """Wait until a process of this attempt has ended, and read what it cost before it is reaped."""
+        child = next((each for each in self.children if each.pid == pid and each.ended is None), None)
+        if child is None:
+            return
+        with self.site.harmless("a job's start"):
+            self.tell_start()
+        from jumper.monitor.zombie import await_end
+
+        with self.site.harmless("a job's end"):
+            child.ended = await_end(pid)
+            child.io = _read_io(child.io_fd)
+            child.io_fd = None
+            if child.watch is not None:
+                child.most = child.watch.finish()
+            child.until_ns = time.monotonic_ns()
+
+    def tell_start(self) -> None:
+        """Put the start into the run."""
+        if not self._told:
+            self._told = True
+            self.site.note({**self._records("start"), "mono_ns": self.start_ns, **self._base_facts()})
+
+    def end(self, error: BaseException | None, **facts: Any) -> None:
+        """Put the end into the run; safe to call twice."""
+        if self._over:
+            return
+        self._over = True
+        with self.site.harmless("a job's end"):
+            self.stop_ns = self._leave()
+            self.tell_start()
+            status = next((c.ended.status for c in reversed(self.children) if c.ended is not None), None)
+            cancelled = isinstance(error, (KeyboardInterrupt, SystemExit))
+            state = "done" if error is None else "cancelled" if cancelled else "failed"
+            stop = {
+                **self._records("stop"),
+                "mono_ns": self.stop_ns,
+                "state": state,
+                "exit_code": status if error is not None or status is not None else None,
+                "reason": reason_of(status if error is not None else None, error),
+                "flags": ["shared"] if self.in_process and self.shared else [],
+                **(self._process_cost() if self.in_process else self._children_cost()),
+                **facts,
+            }
+            self.site.note({name: value for name, value in stop.items() if value is not None})
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is anything to measure it by: its readings, or a process that is watched."""
+        if self.in_process:
+            return self._base is not None
+        return not self.children or all(child.watch is not None for child in self.children)
+
+    @property
+    def known(self) -> bool:
+        """Whether what it has cost until now is known."""
+        if self.in_process:
+            return self._end is not None
+        return any(child.ended is not None and child.ended.cpu_user_ns is not None for child in self.children)
+
+    def wall_s(self) -> float | None:
+        """Return seconds from its start to its end: of its first process to that of the last one."""
+        if self.in_process:
+            return None if self.stop_ns is None else (self.stop_ns - self.start_ns) / 1e9
+        ends = [child.ended.mono_ns for child in self.children if child.ended is not None]
+        return (max(ends) - min(child.start_ns for child in self.children)) / 1e9 if ends else None
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of what has ended so far; of the whole attempt after its end."""
+        if self.in_process:
+            return self._own_cpu_ns() / 1e9 if self._end is not None else 0.0
+        return sum(_cpu_ns(child.ended) for child in self.children) / 1e9
+
+    def rss_peak(self) -> int | None:
+        """Return the highest sum of RSS of its processes, in bytes, as far as it was seen or told."""
+        seen = [most for most in (self._own_most, *(c.most for c in self.children)) if most is not None]
+        told = [_maxrss(child.ended) for child in self.children] if not self.in_process else []
+        marks = [self._end.hwm] if self._end is not None and self._end.hwm > (self._base or self._end).hwm else []
+        values = [*(m.rss for m in seen), *(m.hwm for m in seen if not self.in_process), *told, *marks]
+        return max((value for value in values if value is not None), default=None)
+
+    def pss_peak(self) -> int | None:
+        """Return the highest memory with shared pages counted once, in bytes, as far as it was seen."""
+        seen = [most for most in (self._own_most, *(c.most for c in self.children)) if most is not None]
+        values = [most.pss if most.pss is not None else most.memory for most in seen]
+        return max((value for value in values if value is not None), default=None)
+
+    def io(self, name: str) -> int | None:
+        """Return one of the counters of /proc/PID/io, in bytes or calls."""
+        if self.in_process:
+            if self._base is None or self._end is None:
+                return None
+            return self._end.io.get(name, 0) - self._base.io.get(name, 0)
+        known = [child.io[name] for child in self.children if name in child.io]
+        return sum(known) if known else None
+
+    def _join(self) -> None:
+        running = self.site.running
+        if running:
+            self.shared = True
+            for other in tuple(running):
+                other.shared = True
+        running.add(self)
+        if self.in_process:
+            self._watch = self.site.watch(os.getpid())
+            self._base = Readings.take(self._watch.cpu_ns())
+
+    def _leave(self) -> int:
+        self.site.running.discard(self)
+        if not self.in_process or self._watch is None:
+            return max((c.ended.mono_ns for c in self.children if c.ended is not None), default=time.monotonic_ns())
+        stop_ns = time.monotonic_ns()
+        self._end = Readings.take(self._watch.cpu_ns())
+        self._own_most = self._watch.finish()
+        return stop_ns
+
+    def _records(self, event: str) -> dict[str, Any]:
+        known = {name: value for name, value in self.facts.items() if value is not None}
+        return {
+            "type": "task",
+            "event": event,
+            **(known if event == "start" else {"key": known["key"]}),
+            "attempt_id": self.attempt_id,
+            "thread": threading.get_native_id(),
+            "interval_s": self.site.settings.interval,
+        }
+
+    def _base_facts(self) -> dict[str, Any]:
+        if self.in_process:
+            return {} if self._base is None else {"rss_start_bytes": self._base.rss}
+        return {"roots": [[child.pid, child.start_ns, child.until_ns] for child in self.children if child.watch]}
+
+    def _children_cost(self) -> dict[str, Any]:
+        """Return what its processes cost, as their waiter was told."""
+        ended = [child.ended for child in self.children if child.ended is not None]
+        told = [each for each in ended if each.cpu_user_ns is not None]
+        cost: dict[str, Any] = self._base_facts()
+        if told and len(told) == len(self.children):
+            cost["rusage"] = {
+                "cpu_user_ns": sum(each.cpu_user_ns or 0 for each in told),
+                "cpu_system_ns": sum(each.cpu_system_ns or 0 for each in told),
+                "maxrss_bytes": max(each.maxrss_bytes or 0 for each in told),
+                "maxrss_floor_bytes": own_peak_bytes(),
+            }
+        io = {name: value for name in IO if (value := self.io(name)) is not None}
+        return {**cost, "io": io} if io else cost
+
+    def _process_cost(self) -> dict[str, Any]:
+        """Return what its Python cost: of the whole process where it was alone in it, else of its thread."""
+        base, end = self._base, self._end
+        if base is None or end is None:
+            return {}
+        cost: dict[str, Any] = {"rss_stop_bytes": end.rss}
+        if end.hwm > base.hwm:
+            cost["hwm_bytes"] = end.hwm
+        if not self.shared:
+            first, last = {**base.io, "cpu_ns": base.process_ns}, {**end.io, "cpu_ns": end.process_ns}
+            last["cpu_ns"] = max(first["cpu_ns"], last["cpu_ns"] - (end.sampler_ns - base.sampler_ns))
+            return {**cost, "base": first, "end": last, "children": {"cpu_ns": end.reaped_ns - base.reaped_ns}}
+        children: dict[str, Any] = {"cpu_ns": sum(_cpu_ns(child.ended) for child in self.children)}
+        for name in IO:
+            children[name] = sum(child.io.get(name, 0) for child in self.children)
+        first, last = {**base.thread_io, "cpu_ns": base.thread_ns}, {**end.thread_io, "cpu_ns": end.thread_ns}
+        return {**cost, "base": first, "end": last, "children": {**children, "estimated": True}}
+
+    def _own_cpu_ns(self) -> int:
+        cost = self._process_cost()
+        return int(cost["end"]["cpu_ns"] - cost["base"]["cpu_ns"] + cost["children"]["cpu_ns"]) if cost else 0
+
+
+@dataclass(slots=True)
+class Readings:
+    """Counters of this process and thread at one moment: ns and bytes."""
+
+    process_ns: int
+    thread_ns: int
+    reaped_ns: int
+    sampler_ns: int
+    io: dict[str, int]
+    thread_io: dict[str, int]
+    rss: int
+    hwm: int
+
+    @classmethod
+    def take(cls, sampler_ns: int) -> Readings:
+        """Read them all."""
+        reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+        rss, hwm = _own_memory()
+        return cls(
+            time.process_time_ns(),
+            time.thread_time_ns(),
+            round((reaped.ru_utime + reaped.ru_stime) * 1e9),
+            sampler_ns,
+            _read_io(_open_io("self")),
+            _read_io(_open_io("thread-self")),
+            rss,
+            hwm,
+        )
+
+
+def own_peak_bytes() -> int:
+    """Return this process's high-water mark in bytes: what that of a child starts with."""
+    return _own_memory()[1]
+
+
+def _own_memory() -> tuple[int, int]:
+    from jumper.monitor.metrics.process.procfs import ProcFS
+
+    status = ProcFS().status(os.getpid())
+    if status is None:
+        return 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return status.rss, status.hwm
+
+
+def _cpu_ns(ended: Ended | None) -> int:
+    return 0 if ended is None else (ended.cpu_user_ns or 0) + (ended.cpu_system_ns or 0)
+
+
+def _maxrss(ended: Ended | None) -> int | None:
+    if ended is None or ended.maxrss_bytes is None or ended.maxrss_bytes <= own_peak_bytes():
+        return None
+    return ended.maxrss_bytes
+
+
+def _open_io(pid: int | str) -> int | None:
+    try:
+        return os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _read_io(fd: int | None) -> dict[str, int]:
+    """Return the counters of an open /proc/PID/io, which is closed; see proc_pid_io(5)."""
+    if fd is None:
+        return {}
+    from jumper.monitor.metrics.process.procfs import parse_io
+
+    try:
+        with contextlib.closing(os.fdopen(fd, "rb", buffering=0)) as file:
+            return parse_io(file.read(512))._asdict()
+    except (OSError, ValueError):
+        return {}

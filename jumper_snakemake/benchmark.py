@@ -1,0 +1,102 @@
+"""The values of Snakemake's `BenchmarkRecord`: its schema and its writer, our numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jumper_snakemake.attempt import Attempt
+from jumper_snakemake.looks import Looked, Looker
+
+MIB = 1 << 20
+
+
+class Benchmarks:
+    """What stands in for ``snakemake.benchmark.benchmarked``.
+
+    Parameters
+    ----------
+    original : callable
+        Snakemake's own, for what we do not measure.
+    new_record : callable
+        ``snakemake.benchmark.BenchmarkRecord``.
+    current : callable
+        Returns the attempt that runs in this thread, or None.
+    """
+
+    def __init__(
+        self, original: Callable[..., Any], new_record: Callable[[], Any], current: Callable[[], Attempt | None]
+    ) -> None:
+        self._original = original
+        self._new_record = new_record
+        self._current = current
+        self._looker: Looker | None = None
+
+    @contextlib.contextmanager
+    def benchmarked(self, pid: Any = None, benchmark_record: Any = None, *interval: Any, **more: Any) -> Iterator[Any]:
+        """Fill a record with what the body costs; see ``snakemake.benchmark.benchmarked``."""
+        attempt = self._current()
+        if attempt is None or pid is False or not attempt.measured:
+            with self._original(pid, benchmark_record, *interval, **more) as record:
+                yield record
+            return
+        record = benchmark_record or self._new_record()
+        start_s = time.time()
+        with attempt.site.harmless("a repeat"):
+            if pid is None:
+                attempt.next_repeat(record)
+            else:
+                attempt.belongs(int(pid), record)
+        looked = self._look(attempt, pid)
+        try:
+            yield record
+            if pid is None and attempt.in_process:
+                attempt.end(None)
+        finally:
+            record.running_time = time.time() - start_s
+            if looked is not None and self._looker is not None:
+                self._looker.end(looked)
+            with attempt.site.harmless("a benchmark's values"):
+                fill(record, attempt, looked)
+
+    def _look(self, attempt: Attempt, pid: Any) -> Looked | None:
+        if pid is None and not attempt.in_process:  # its processes come by themselves
+            return None
+        with attempt.site.harmless("a benchmark's memory"):
+            if self._looker is None:
+                self._looker = Looker(attempt.site.settings.interval)
+            return self._looker.begin(int(pid or os.getpid()))
+        return None
+
+
+def fill(record: Any, attempt: Attempt, looked: Looked | None) -> None:
+    """Put what an attempt has cost until now into a benchmark record.
+
+    Memory and I/O in MiB, as Snakemake writes them; the load in percent of one core, times seconds.
+    """
+    if not attempt.known:
+        return
+    wall_s = attempt.wall_s()
+    if wall_s is not None:
+        record.running_time = wall_s
+    record.cpu_time = attempt.cpu_s
+    record.cpu_usage = 100 * attempt.cpu_s
+    record.max_rss = _mib(attempt.rss_peak())
+    record.max_pss = _mib(_most(attempt.pss_peak(), looked and looked.pss))
+    record.max_vms = _mib(_most(looked and looked.vms), record.max_vms)
+    record.max_uss = _mib(_most(looked and looked.uss), record.max_uss)
+    record.io_in, record.io_out = _mib(attempt.io("read_bytes")), _mib(attempt.io("write_bytes"))
+    record.data_collected = True
+
+
+def _most(*values: int | None) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _mib(value: int | None, before: float | None = None) -> float | None:
+    """Return bytes as MiB; where several processes of a job are measured one after the other, the highest stays."""
+    known = [each for each in (None if value is None else value / MIB, before) if each is not None]
+    return max(known, default=None)

@@ -1,0 +1,226 @@
+"""The hook: five names of Snakemake that ours stand in for, each found by name and checked before it is touched.
+
+Snakemake has no interface for who wants to measure its jobs, so these are replaced
+in the process that runs them. What is missing is left out, with one warning, and
+the rest goes on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from jumper_snakemake.attempt import Attempt
+from jumper_snakemake.benchmark import Benchmarks
+from jumper_snakemake.jobs import attempt_of, directive_of, facts_of
+from jumper_snakemake.settings import VARIABLE, encode
+from jumper_snakemake.site import Site
+
+#: directives whose code runs in Snakemake's own process
+IN_PROCESS = ("run", "template_engine")
+
+
+class Patch(NamedTuple):
+    """A name of Snakemake that is replaced.
+
+    Attributes
+    ----------
+    module, holder, name : str
+        Where it is; the holder is a class of the module, or empty.
+    needs : tuple of str
+        Parameters that it must have.
+    without : str
+        What is lost where it is not as expected.
+    """
+
+    module: str
+    holder: str
+    name: str
+    needs: tuple[str, ...]
+    without: str
+
+
+RUN_WRAPPER = Patch(
+    "snakemake.executors.local", "", "run_wrapper",
+    ("job_rule", "input", "wildcards", "threads", "resources", "benchmark"), "no job is measured",
+)  # fmt: skip
+CACHED_OR_RUN = Patch("snakemake.executors.local", "Executor", "cached_or_run", ("self", "job"), "attempts are all 1")
+SHELL_SP = Patch("snakemake.shell", "", "sp", (), "no process of a job is measured")
+BENCHMARKED = Patch(
+    "snakemake.benchmark", "", "benchmarked", ("pid", "benchmark_record"), "`benchmark:` files are Snakemake's own"
+)
+ENVVARS = Patch(
+    "snakemake_interface_executor_plugins.executors.real", "RealExecutor", "envvars", ("self",),
+    "only executors that hand on the environment are measured",
+)  # fmt: skip
+PATCHES = (RUN_WRAPPER, CACHED_OR_RUN, SHELL_SP, BENCHMARKED, ENVVARS)
+
+
+class _Local(threading.local):
+    """What this thread runs."""
+
+    job: Any = None
+    workflow: Any = None
+    attempt: Attempt | None = None
+
+
+_local = _Local()
+_site: Site | None = None
+
+
+def holder_of(patch: Patch) -> Any:
+    """Return the module or class that a name is in.
+
+    Raises
+    ------
+    ImportError, AttributeError
+        Where there is none.
+    """
+    import_module(patch.module)
+    # `import snakemake.shell` gives the class of that name, which its package has in its place
+    module = sys.modules[patch.module]
+    return getattr(module, patch.holder) if patch.holder else module
+
+
+def fault_of(patch: Patch) -> str | None:
+    """Return what is not as the hook needs it, or None.
+
+    Examples
+    --------
+    >>> fault_of(Patch("json", "", "dumps", ("obj",), ""))
+    >>> fault_of(Patch("json", "", "dumps", ("object",), ""))
+    'json.dumps has no parameter object'
+    """
+    where = ".".join(part for part in (patch.module, patch.holder, patch.name) if part)
+    try:
+        found = getattr(holder_of(patch), patch.name)
+    except (ImportError, AttributeError):
+        return f"there is no {where}"
+    if not patch.needs:
+        return None if hasattr(found, "Popen") else f"{where} is no subprocess module"
+    missing = [name for name in patch.needs if name not in inspect.signature(found).parameters]
+    return f"{where} has no parameter {', '.join(missing)}" if missing else None
+
+
+def install(site: Site, replace_benchmark: bool = True) -> None:
+    """Let the jobs of this process be measured; a second call changes nothing."""
+    global _site
+    if _site is not None:
+        return
+    _site = site
+    wanted: dict[Patch, Callable[[Any], Any]] = {
+        RUN_WRAPPER: _run_wrapper,
+        CACHED_OR_RUN: _cached_or_run,
+        SHELL_SP: _Subprocess,
+        ENVVARS: _envvars,
+    }
+    if replace_benchmark:
+        wanted[BENCHMARKED] = _benchmarked
+    for patch, stand_in in wanted.items():
+        fault = fault_of(patch)
+        if fault is not None:
+            site.warn(f"this Snakemake is not as expected ({fault}): {patch.without}")
+            continue
+        holder = holder_of(patch)
+        setattr(holder, patch.name, stand_in(getattr(holder, patch.name)))
+
+
+def _run_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    def run_wrapper(*args: Any, **kwargs: Any) -> Any:
+        attempt = _begin(signature, args, kwargs)
+        before, _local.attempt = _local.attempt, attempt
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            _end(error)
+            raise
+        else:
+            _end(None)
+            return result
+        finally:
+            _local.attempt = before
+
+    return run_wrapper
+
+
+def _begin(signature: inspect.Signature, args: Any, kwargs: Any) -> Attempt | None:
+    assert _site is not None
+    with _site.harmless("a job's start"):
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = bound.arguments
+        outer, inner = attempt_of(_local.job, _local.workflow)
+        in_process = directive_of(arguments["job_rule"]) in IN_PROCESS
+        attempt = Attempt(_site, facts_of(arguments), outer, inner, in_process=in_process)
+        attempt.is_service = bool(getattr(_local.job, "is_service", False))
+        return attempt
+    return None
+
+
+def _end(error: BaseException | None) -> None:
+    if _local.attempt is not None:
+        _local.attempt.end(error)
+
+
+def _cached_or_run(original: Callable[..., Any]) -> Callable[..., Any]:
+    def cached_or_run(self: Any, job: Any, *args: Any, **kwargs: Any) -> Any:
+        _local.job, _local.workflow = job, getattr(self, "workflow", None)
+        try:
+            return original(self, job, *args, **kwargs)
+        finally:
+            _local.job = _local.workflow = None
+
+    return cached_or_run
+
+
+class _Subprocess:
+    """What `snakemake.shell` finds under the name `sp`: the module, with processes that are watched."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+        self.Popen = _JobProcess
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+class _JobProcess(subprocess.Popen[Any]):
+    """A process of a job: marked in its environment, and looked at between its end and its reaping."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._attempt = attempt = _local.attempt
+        if attempt is not None and isinstance(kwargs.get("env"), dict):
+            name, _, value = attempt.tag.partition("=")
+            kwargs["env"] = {**kwargs["env"], name: value}
+        super().__init__(*args, **kwargs)
+        if attempt is not None:
+            attempt.child(self.pid)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait; what it cost is read before it is reaped."""
+        if self._attempt is not None and timeout is None and self.returncode is None:
+            self._attempt.await_child(self.pid)
+        return super().wait(timeout)
+
+
+def _benchmarked(original: Callable[..., Any]) -> Callable[..., Any]:
+    module = sys.modules[BENCHMARKED.module]
+    return Benchmarks(original, lambda: module.BenchmarkRecord(), lambda: _local.attempt).benchmarked
+
+
+def _envvars(original: Callable[..., Any]) -> Callable[..., Any]:
+    def envvars(self: Any) -> dict[str, str]:
+        found: dict[str, str] = original(self)
+        assert _site is not None
+        with _site.harmless("a job's environment"):
+            return {**found, VARIABLE: encode(_site.settings)}
+        return found
+
+    return envvars

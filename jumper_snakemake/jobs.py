@@ -1,0 +1,124 @@
+"""Job records: who an attempt is, what it asked for, and how it ended, as the `task` records of a segment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+#: names of the batch systems' job ids in the environment of a job
+EXTERNAL_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "OAR_JOB_ID")
+#: inputs beyond this number are not looked at for their size
+MOST_INPUTS = 1000
+_DIRECTIVES = ("shellcmd", "script", "notebook", "wrapper", "cwl", "template_engine")
+_PLAIN = re.compile(r"[^,=\[\]\"\\]*")
+
+
+def job_key(rule: str, wildcards: Mapping[str, Any]) -> str:
+    """Return the key of a job: rule and wildcards, which are unique in a DAG; job ids differ between processes.
+
+    Examples
+    --------
+    >>> job_key("sort", {"s": "A", "n": "1,2"}), job_key("all", {})
+    ('sort[s=A,n="1,2"]', 'all')
+    """
+    parts = [f"{name}={_quoted(str(value))}" for name, value in wildcards.items()]
+    return f"{rule}[{','.join(parts)}]" if parts else rule
+
+
+def _quoted(value: str) -> str:
+    return value if _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+
+
+def directive_of(rule: Any) -> str:
+    """Return what a rule runs: ``shell``, ``script``, ``notebook``, ``wrapper``, ``cwl``, ``template_engine``, ``run``."""
+    found = next((name for name in _DIRECTIVES if getattr(rule, name, None)), "run")
+    return "shell" if found == "shellcmd" else found
+
+
+def attempt_of(job: Any, workflow: Any) -> tuple[int, int]:
+    """Return (outer, inner): the attempt of the main process, and the one inside a process that runs this job.
+
+    A rule's `retries` also apply inside a job process, which begins at the outer attempt.
+    """
+    now = int(getattr(job, "attempt", None) or 1)
+    if workflow is None or getattr(workflow, "is_main_process", True):
+        return now, 1
+    outer = int(getattr(workflow, "attempt", None) or 1)
+    return outer, max(1, now - outer + 1)
+
+
+def facts_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of a job before it runs, under the names of the tasks table.
+
+    Parameters
+    ----------
+    arguments : mapping
+        Those of `snakemake.executors.local.run_wrapper`, by name.
+    """
+    rule, resources = arguments["job_rule"], arguments["resources"]
+    wildcards = {str(name): str(value) for name, value in arguments["wildcards"].items()}
+    asked = {str(name): value for name, value in resources.items()}
+    annotations = {"directive": directive_of(rule)}
+    if arguments.get("benchmark"):
+        annotations["benchmark"] = str(arguments["benchmark"])
+    return {
+        "key": job_key(rule.name, wildcards),
+        "group": rule.name,
+        "kind": "snakemake",
+        "wildcards": json.dumps(wildcards, ensure_ascii=False),
+        "annotations": json.dumps(annotations, ensure_ascii=False),
+        "external_id": next((os.environ[name] for name in EXTERNAL_IDS if os.environ.get(name)), None),
+        "pid": os.getpid(),
+        "threads_asked": _number(arguments.get("threads")),
+        "memory_asked_bytes": _bytes_asked(asked),
+        "runtime_asked_s": _seconds_asked(asked),
+        "input_bytes": _size(arguments.get("input") or ()),
+    }
+
+
+def _number(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) else None
+
+
+def _bytes_asked(asked: Mapping[str, Any]) -> int | None:
+    """Snakemake's mem_mb are 10**6 bytes, its mem_mib 2**20 (docs: "Standard Resources")."""
+    for name, unit in (("mem_mb", 10**6), ("mem_mib", 1 << 20)):
+        if (value := _number(asked.get(name))) is not None:
+            return value * unit
+    return None
+
+
+def _seconds_asked(asked: Mapping[str, Any]) -> float | None:
+    minutes = _number(asked.get("runtime"))
+    return None if minutes is None else minutes * 60.0
+
+
+def _size(files: Iterable[Any]) -> int | None:
+    total = 0
+    for count, name in enumerate(files):
+        if count == MOST_INPUTS:
+            return None
+        try:
+            total += os.stat(str(name)).st_size
+        except OSError:  # a pipe that is gone, storage that is not here
+            return None
+    return total
+
+
+def reason_of(status: int | None, error: BaseException | None) -> str | None:
+    """Return why an attempt did not succeed, in one line.
+
+    Examples
+    --------
+    >>> reason_of(3, None), reason_of(-9, None), reason_of(None, ValueError("no such sample"))
+    ('exit status 3', 'ended by signal 9', 'ValueError: no such sample')
+    """
+    if status:
+        return f"exit status {status}" if status > 0 else f"ended by signal {-status}"
+    if error is None:
+        return None
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

@@ -1,0 +1,193 @@
+"""The main process's side of a run: its folder, made when the first job needs it; what the DAG said; its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jumper_snakemake.jobs import job_key
+from jumper_snakemake.settings import Settings
+
+if TYPE_CHECKING:
+    from jumper.monitor.segment import SegmentWriter
+
+#: where runs are below the working directory
+FOLDER = os.path.join(".snakemake", "jumper")
+
+
+class MainRun:
+    """One run of a workflow, as its main process sees it.
+
+    Parameters
+    ----------
+    folder : path
+        Runs are made in its folder ``runs``; relative to the working directory.
+    settings : Settings
+        All but the run.
+    command : sequence of str
+        What was called.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], settings: Settings, command: list[str]) -> None:
+        self._folder = os.fspath(folder)
+        self._settings = settings
+        self._command = command
+        self._lock = threading.RLock()
+        self._made: Settings | None = None
+        self._writer: SegmentWriter | None = None
+        self._waiting: list[dict[str, Any]] = []
+        self._keys: dict[Any, dict[str, Any]] = {}
+        self._attempts: dict[str, int] = {}
+
+    @property
+    def path(self) -> Path | None:
+        """The run's folder, once it is made."""
+        return None if self._made is None else Path(self._made.run)
+
+    def settings(self) -> Settings:
+        """Return the settings with the run, whose folder is made now if it is not there.
+
+        Raises
+        ------
+        RunError
+            Where the place cannot be written.
+        """
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    def _make(self) -> Settings:
+        from jumper.monitor.segment import SegmentWriter
+        from jumper.schema import VERSION
+        from jumper.store.rundir import RunDirectory, new_run_id
+
+        run = new_run_id()
+        directory = RunDirectory(os.path.abspath(os.path.join(self._folder, "runs", run)))
+        versions = {"jumper": VERSION, "python": ".".join(map(str, sys.version_info[:3])), "snakemake": _version()}
+        interval = self._settings.interval
+        directory.create("snakemake", command=self._command, run=run, interval_s=interval, versions=versions)
+        self._writer = SegmentWriter(
+            directory.spool, {"kind": "scheduler", "run": run, "engine": "none", "interval_s": interval}
+        )
+        for record in self._waiting:
+            self._writer.text(record)
+        self._waiting.clear()
+        self._writer.flush()
+        return self._settings._replace(run=str(directory.path))
+
+    def event(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Take one of Snakemake's log events (snakemake_interface_logger_plugins.common.LogEvent)."""
+        if name == "job_info":
+            wildcards = fields.get("wildcards") or {}
+            rule = str(fields.get("rule_name"))
+            self._keys[fields.get("jobid")] = {
+                "key": job_key(rule, {str(k): v for k, v in dict(wildcards).items()}),
+                "group": rule,
+            }
+        elif name == "job_started":
+            for job in fields.get("jobs") or ():
+                self._started(job)
+        elif name == "job_finished":
+            self._ended(fields.get("job_id"), state="done")
+        elif name == "job_error":
+            aux = fields.get("aux") or {}
+            external = aux.get("external_jobid") if isinstance(aux, Mapping) else None
+            self._ended(fields.get("jobid"), state="failed", external_id=external)
+
+    def _started(self, job: Any) -> None:
+        known = self._keys.get(job)
+        if known is not None:
+            key = known["key"]
+            self._attempts[key] = self._attempts.get(key, 0) + 1
+            self._note("start", key, group=known["group"])
+
+    def _ended(self, job: Any, **facts: Any) -> None:
+        known = self._keys.get(job)
+        if known is not None and known["key"] in self._attempts:
+            self._note("stop", known["key"], **facts)
+
+    def _note(self, event: str, key: str, **facts: Any) -> None:
+        record = {
+            "type": "task",
+            "event": event,
+            "witness": "scheduler",
+            "kind": "snakemake",
+            "key": key,
+            "attempt_id": f"{self._attempts[key]}.1.1",
+            "mono_ns": time.monotonic_ns(),
+            "wall_ns": time.time_ns(),
+            **{name: value for name, value in facts.items() if value is not None},
+        }
+        with self._lock:
+            if self._writer is None:
+                self._waiting.append(record)
+            else:
+                self._writer.text(record)
+                self._writer.flush()
+
+    def close(self) -> None:
+        """End the records; nothing where no job needed a run."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.text({"type": "end", "mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), "ticks": 0,
+                         "dropped": writer.dropped})  # fmt: skip
+            writer.close()
+
+
+def finish(path: Path, report: bool, say: Callable[[str], None]) -> None:
+    """Merge a run, write its `benchmarks.tsv` and its report, and say in one line where they are.
+
+    Parameters
+    ----------
+    path : Path
+    report : bool
+        Write the report too.
+    say : callable
+        Called with the line.
+    """
+    from jumper.core.run import open_run
+    from jumper.schema.errors import MissingExtraError
+    from jumper.store.rundir import RunDirectory
+    from jumper_snakemake.table import write_benchmarks
+
+    with contextlib.suppress(OSError):
+        RunDirectory(path).update_info(finished_ns=time.time_ns())
+    shown = os.path.relpath(path)
+    try:
+        run = open_run(path)
+        tasks = run.tasks
+    except MissingExtraError as error:
+        say(f"measured, not merged yet: {error}; then `jumper report {shown}`")
+        return
+    write_benchmarks(tasks, path / "benchmarks.tsv")
+    measured, known = int(tasks["cpu_s"].notna().sum()), len(tasks)
+    RunDirectory(path).update_info(coverage={**run.info.get("coverage", {}), **coverage_of(tasks)})
+    jobs = f"{measured} of {known} jobs" if measured < known else f"{known} job{'s' if known != 1 else ''}"
+    where = f"`jumper summary {shown}`"
+    if report:
+        where = os.path.relpath(run.report())
+    say(f"{jobs} measured: {where}")
+
+
+def coverage_of(tasks: Any) -> dict[str, Any]:
+    """Return what run.json says of the attempts that were expected and those whose cost came."""
+    lost = tasks[tasks["cpu_s"].isna()]
+    missing = [{"key": str(key), "reason": "no record of its cost came"} for key in lost["key"]]
+    return {"expected": len(tasks), "came": len(tasks) - len(lost), "missing": missing}
+
+
+def _version() -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("snakemake")
+    except PackageNotFoundError:
+        return None
