@@ -29,7 +29,7 @@ cdef extern from "native/engine.h" nogil:
         size_t schema_size
 
     struct statistics:
-        int64_t ticks, missed, late_ns, cpu_ns, pss_cpu_ns, dropped, refused, size, queue_lost
+        int64_t ticks, missed, late_ns, cpu_ns, pss_cpu_ns, dropped, refused, size, queue_lost, rows_lost
         int64_t processes, kept_descriptors, scans, looks
         int error
         bint running, private_table

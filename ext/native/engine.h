@@ -29,7 +29,7 @@ struct settings {
 };
 
 struct statistics {
-    int64_t ticks, missed, late_ns, cpu_ns, pss_cpu_ns, dropped, refused, size, queue_lost;
+    int64_t ticks, missed, late_ns, cpu_ns, pss_cpu_ns, dropped, refused, size, queue_lost, rows_lost;
     int64_t processes, kept_descriptors, scans, looks;
     int error;             /* errno of the segment; 0: none */
     bool running, private_table;

@@ -31,6 +31,12 @@ static bool older(const struct process *a, const struct process *b)
     return a->start != b->start ? a->start < b->start : a->pid < b->pid;
 }
 
+static int by_age(const void *a, const void *b)
+{
+    const struct process *x = ((const struct member *)a)->process, *y = ((const struct member *)b)->process;
+    return older(y, x) - older(x, y);
+}
+
 static void collected(const struct process *process, int64_t out[WIDTH])
 {
     memcpy(out, process->dead, sizeof process->dead);
@@ -51,10 +57,8 @@ bool set_admit(struct set *set, struct process *process, int64_t now)
         set->capacity = capacity;
     }
     size_t at = set->count++;
-    while (at > 0 && older(process, set->members[at - 1].process)) {
-        set->members[at] = set->members[at - 1];
-        at--;
-    }
+    if (at > 0 && older(process, set->members[at - 1].process))
+        set->unsorted = true;
     set->members[at] = (struct member){.process = process};
     /* its children are found after it: whatever it collects of them comes on top */
     collected(process, set->members[at].absorbed);
@@ -125,6 +129,9 @@ static void absorb(struct set *set, struct member *member)
 
 void set_settle(struct set *set)
 {
+    if (set->unsorted) /* parents before their children */
+        qsort(set->members, set->count, sizeof *set->members, by_age);
+    set->unsorted = false;
     for (size_t i = set->count; i-- > 0;) /* children first: what they used goes up to their parents */
         if (set->members[i].process->gone)
             bury(set, &set->members[i]);

@@ -40,7 +40,7 @@ struct set {
     size_t family_capacity;
     int64_t carry[WIDTH], last[WIDTH], lost_cpu;
     int64_t rss_peak, used_peak, hwm_dead, hwm_max_dead, seen_faults, orphan_faults, seen;
-    bool io_known, measured;
+    bool io_known, measured, unsorted;
 };
 
 /* Become a member; false where it is one already or there is no memory. */

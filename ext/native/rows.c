@@ -9,7 +9,8 @@
 
 #include "engine.h"
 
-enum { MOST_ROWS = 65536, MOST_THREADS = 4096 };
+/* Rows of a stream, until they are written; those beyond are counted. A power of two: the room doubles. */
+enum { MOST_ROWS = 1 << 16 };
 
 static const char *const PROCESS[] = {
     "mono_ns", "pid", "cpu_ns", "cpu_user_ns", "cpu_system_ns", "rss_bytes", "pss_bytes", "memory_bytes",
@@ -43,23 +44,29 @@ size_t stream_width(int stream, int cores)
     return count + (stream == STREAM_SYSTEM ? (size_t)(cores < MOST_CORES ? cores : MOST_CORES) : 0);
 }
 
-bool rows_add(struct rows *rows, const int64_t *values, size_t count)
+static bool has_room(struct rows *rows)
 {
-    if (count + rows->extra != rows->columns || rows->count >= MOST_ROWS)
+    if (rows->count < rows->capacity)
+        return true;
+    size_t capacity = rows->capacity ? rows->capacity * 2 : 4;
+    int64_t *grown = rows->count < MOST_ROWS ? realloc(rows->values, capacity * rows->columns * sizeof *grown) : NULL;
+    if (grown == NULL)
         return false;
-    if (rows->count == rows->capacity) {
-        size_t capacity = rows->capacity ? rows->capacity * 2 : 4;
-        int64_t *grown = realloc(rows->values, capacity * rows->columns * sizeof *grown);
-        if (grown == NULL)
-            return false;
-        rows->values = grown;
-        rows->capacity = capacity;
+    rows->values = grown;
+    rows->capacity = capacity;
+    return true;
+}
+
+void rows_add(struct rows *rows, const int64_t *values, size_t count)
+{
+    if (count + rows->extra != rows->columns || !has_room(rows)) {
+        rows->lost++;
+        return;
     }
     int64_t *row = rows->values + rows->count++ * rows->columns;
     memcpy(row, values, count * sizeof *values);
     for (size_t i = count; i < rows->columns; i++)
         row[i] = UNKNOWN;
-    return true;
 }
 
 void rows_add_set(struct rows *rows, const struct set *set, const struct reading *r, int64_t mono, int64_t inside)
@@ -103,13 +110,15 @@ void rows_add_threads(struct rows *rows, struct procfs *fs, int pid, int64_t mon
     DIR *folder = opendir(path);
     if (folder == NULL)
         return;
-    int seen = 0;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL && seen < MOST_THREADS;) {
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         int tid = atoi(entry->d_name), once = NEVER;
         char name[48], text[1024];
         if (tid <= 0)
             continue;
-        seen++;
+        if (!has_room(&rows[STREAM_THREAD])) {
+            rows[STREAM_THREAD].lost++;
+            continue;
+        }
         strcpy(name, "task/");
         char *end = put_number(name + 5, (unsigned long)tid);
         strcpy(end, "/schedstat");

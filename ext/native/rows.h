@@ -8,12 +8,14 @@
 struct rows {
     int64_t *values; /* row by row */
     size_t columns, extra, count, capacity; /* extra: of the columns, the last ones, that C collectors fill */
+    int64_t lost; /* rows that there was no room for */
 };
 
 /* Names of the columns of a stream in the order of its values; NULL after the last. Cores come after them. */
 const char *const *stream_columns(int stream);
 size_t stream_width(int stream, int cores);
-bool rows_add(struct rows *rows, const int64_t *values, size_t count);
+/* A row; where there is no room for it, it is counted as lost. */
+void rows_add(struct rows *rows, const int64_t *values, size_t count);
 /* `rows` is the array of all streams. `inside` is the monitor's own CPU in the target, to be left out. */
 void rows_add_set(struct rows *rows, const struct set *set, const struct reading *reading, int64_t mono, int64_t inside);
 void rows_add_node(struct rows *rows, const struct node *node, int64_t mono);

@@ -57,7 +57,11 @@ static void add_monitor_row(struct engine *engine, int64_t mono, int64_t pss)
     s->cpu_ns = cpu;
     s->pss_cpu_ns = pss;
     s->dropped = engine->segment.dropped;
-    int64_t row[] = {mono, getpid(), cpu, rss, s->ticks, s->missed, s->late_ns, pss, s->dropped + s->queue_lost};
+    s->rows_lost = 0;
+    for (int stream = 1; stream <= STREAMS; stream++)
+        s->rows_lost += engine->rows[stream].lost;
+    int64_t row[] = {mono, getpid(), cpu, rss, s->ticks, s->missed, s->late_ns, pss,
+                     s->dropped + s->queue_lost + s->rows_lost};
     rows_add(&engine->rows[STREAM_MONITOR], row, sizeof row / sizeof *row);
 }
 
@@ -164,7 +168,7 @@ void take_tick(struct engine *engine)
     for (int stream = 1; stream <= STREAMS; stream++)
         before[stream] = engine->rows[stream].count;
     forks_look(&engine->forks, &engine->table, engine->used, engine->used_count, mono);
-    table_read(&engine->table, mono, false);
+    table_read(&engine->table, mono);
     int64_t pss = sharing_cpu_ns(&engine->sharing);
     int64_t inside = engine->settings.in_target ? engine->own_cpu + pss : 0;
     for (size_t i = 0; i < engine->used_count; i++)

@@ -122,7 +122,7 @@ COLUMNS: tuple[Column, ...] = (
     _counter("missed", "1", ("monitor",), "ticks of the schedule that could not be taken"),
     Column("late_ns", "ns", "gauge", ("monitor",), "max", "max", "max", "start of this tick after its due time"),
     _counter("pss_cpu_ns", "ns", ("monitor",), "CPU time of the thread that reads PSS (part of cpu_ns)"),
-    _counter("dropped", "1", ("monitor",), "blocks that could not be written"),
+    _counter("dropped", "1", ("monitor",), "blocks that could not be written, rows that there was no room for"),
 )  # fmt: skip
 
 
