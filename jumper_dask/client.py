@@ -196,7 +196,7 @@ def monitor(
     client: Any,
     path: str | Path | None = None,
     *,
-    interval: float = 1.0,
+    interval: float | None = None,
     collectors: str | Path | None = None,
     timeout: float = 10.0,
 ) -> Monitor:

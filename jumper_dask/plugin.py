@@ -11,7 +11,7 @@ import cloudpickle
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from jumper.utilities import parse_interval
-from jumper_dask import _boot
+from jumper_dask import _boot, settings
 
 __all__ = ["CollectorPlugin", "JumperPlugin"]
 
@@ -39,18 +39,19 @@ class JumperPlugin(WorkerPlugin):
     Parameters
     ----------
     interval : float, optional
-        Seconds between samples; default 1.0.
+        Seconds between samples; default is Dask's setting ``jumper.interval``, 1 s.
     collectors : path, optional
-        A ``collectors.yaml`` of your own; its text travels to the workers.
+        A ``collectors.yaml`` of your own; its text travels to the workers. Default ``jumper.collectors``.
     reset_peak : bool, optional
         Reset the kernel's high-water mark of a worker's memory at task boundaries
         (``/proc/self/clear_refs``), so that short peaks are seen. It changes the ``VmHWM``
         that other tools see of this process; never done where the scheduler lives in it.
+        Default ``jumper.reset-peak``, yes.
 
     Raises
     ------
     ValueError
-        Where ``interval`` is no number of at least 1 ms.
+        Where ``interval`` is no number of at least 1 ms, or a setting is wrong (`SettingError`).
     CollectorConfigError
         Where ``collectors`` is wrong; here, before anything is sent.
 
@@ -64,11 +65,17 @@ class JumperPlugin(WorkerPlugin):
     name = "jumper"
     idempotent = True
 
-    def __init__(self, interval: float = 1.0, collectors: str | Path | None = None, *, reset_peak: bool = True) -> None:
+    def __init__(
+        self,
+        interval: float | None = None,
+        collectors: str | Path | None = None,
+        *,
+        reset_peak: bool | None = None,
+    ) -> None:
         self.config: dict[str, Any] = {
-            "interval": parse_interval(interval),
-            "collectors": _collectors(collectors),
-            "reset_peak": bool(reset_peak),
+            "interval": settings.interval() if interval is None else parse_interval(interval),
+            "collectors": _collectors(settings.collectors() if collectors is None else collectors),
+            "reset_peak": settings.reset_peak() if reset_peak is None else bool(reset_peak),
         }
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
@@ -76,13 +83,24 @@ class JumperPlugin(WorkerPlugin):
 
 
 class CollectorPlugin(SchedulerPlugin):
-    """The scheduler's side; registered by the workers and by `collect`, seldom by hand."""
+    """The scheduler's side; registered by the workers and by `collect`, seldom by hand.
+
+    Parameters
+    ----------
+    interval : float, optional
+        Seconds between samples, as the run tells it.
+    dashboard : bool, optional
+        Add the page to the dashboard; default is the setting ``jumper.dashboard`` at the scheduler.
+    """
 
     name = "jumper-collector"
     idempotent = True
 
-    def __init__(self, interval: float = 1.0) -> None:
-        self.config: dict[str, Any] = {"interval": parse_interval(interval)}
+    def __init__(self, interval: float | None = None, *, dashboard: bool | None = None) -> None:
+        self.config: dict[str, Any] = {
+            "interval": settings.interval() if interval is None else parse_interval(interval),
+            "dashboard": dashboard,
+        }
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
         return _reduce(_boot.SchedulerBoot(self.config))
