@@ -86,9 +86,9 @@ class Attempt:
         """Take a process that was just started for this attempt."""
         with self.site.harmless("a job's process"):
             # opened while it lives: a zombie's cannot be, but read
-            io_fd = _open_io(pid)
+            start_ns, io_fd = time.monotonic_ns(), _open_io(pid)
             watch = None if self.in_process else self.site.watch(pid, self.tag)
-            self.children.append(Child(pid, time.monotonic_ns(), io_fd, watch))
+            self.children.append(Child(pid, start_ns, io_fd, watch))
 
     def belongs(self, pid: int, record: object) -> None:
         """Say which benchmark record a process is measured for; a new one is the next repeat."""

@@ -33,7 +33,7 @@ def _quoted(value: str) -> str:
 
 
 def directive_of(rule: Any) -> str:
-    """Return what a rule runs: ``shell``, ``script``, ``notebook``, ``wrapper``, ``cwl``, ``template_engine``, ``run``."""
+    """Return what a rule runs: ``shell``, ``script``, ``notebook``, ``wrapper``, ``cwl``, ``run``, ..."""
     found = next((name for name in _DIRECTIVES if getattr(rule, name, None)), "run")
     return "shell" if found == "shellcmd" else found
 

@@ -1,4 +1,4 @@
-"""Virtual, unique and proportional memory of benchmarked jobs, which no high-water mark keeps: looked at now and then."""
+"""Virtual, unique and proportional memory of benchmarked jobs: no high-water mark keeps them, so they are looked at."""
 
 from __future__ import annotations
 

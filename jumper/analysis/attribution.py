@@ -108,7 +108,9 @@ def _cost(attempt: Attempt, merged: Merged, samples: Samples, limits: Mapping[tu
     window = _place(row, facts, start, stop, merged, local)
     pid = facts.get("pid")
     series = samples.process(str(node), str(boot), int(pid)) if local and pid is not None else None
-    if facts.get("kind") == "command":
+    if local and facts.get("roots"):
+        series = samples.trees(str(node), str(boot), facts["roots"])
+    if _is_whole(facts):
         _command_cpu(row, facts, series)
     else:
         _thread_cost(row, facts, samples, window, (str(node), str(boot)))
@@ -118,6 +120,11 @@ def _cost(attempt: Attempt, merged: Merged, samples: Samples, limits: Mapping[tu
         row["memory_limit_bytes"] = limits.get((str(node), int(pid)))
     row["flags"] = sorted(set(row["flags"]))
     return row
+
+
+def _is_whole(facts: Row) -> bool:
+    """Whether the attempt is all that its series shows: processes of its own, begun and waited for by a front end."""
+    return facts.get("kind") == "command" or bool(facts.get("roots"))
 
 
 def _place(
@@ -216,7 +223,7 @@ def _memory(row: Row, facts: Row, series: Series | None, window: tuple[int, int]
         upper = float(facts["hwm_bytes"])
     marks = [value for value, _, _ in candidates]
     if series is not None and window is not None:
-        whole = facts.get("kind") == "command"
+        whole = _is_whole(facts)
         low, high = (0, len(series.mono)) if whole else series.window(*window)
         peak = _sampled_peak(series, low, high, whole)
         if peak is not None:
@@ -238,7 +245,7 @@ def _memory(row: Row, facts: Row, series: Series | None, window: tuple[int, int]
     if largest > float(usage.get("maxrss_floor_bytes") or 0):
         candidates.append((largest, "hwm", False))
         row["rss_peak_bytes"] = max(row["rss_peak_bytes"] or 0, int(largest))
-    unseen = _unseen_bytes(series) if facts.get("kind") == "command" else 0.0
+    unseen = _unseen_bytes(series) if _is_whole(facts) else 0.0
     upper = max(upper, largest, seen) + (unseen or 0.0)
     row["rss_peak_upper_bytes"] = _whole(upper) if upper else None
     if not candidates or max(candidates)[0] <= 0:
@@ -317,8 +324,7 @@ def _seen(row: Row, facts: Row, series: Series | None, window: tuple[int, int] |
         steps = np.diff(np.concatenate(([window[0]], edges, [window[1]]))) / 1e9
         row["gap_s"] = float(steps[steps > GAP * interval].sum())
     if row.get("processes") is None:
-        command = facts.get("kind") == "command"
-        seen = series.last("processes_seen", 0, len(series.mono)) if command else None
+        seen = series.last("processes_seen", 0, len(series.mono)) if _is_whole(facts) else None
         row["processes"] = _whole(seen if seen is not None else series.highest("processes", low, high))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from jumper.schema.columns import COLUMNS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
+
+
+_COUNTERS = frozenset(column.name for column in COLUMNS if column.kind == "counter")
 
 
 @dataclass(slots=True)
@@ -25,6 +30,11 @@ class Series:
     def window(self, start: int, stop: int) -> tuple[int, int]:
         """Return the range of rows with start <= time <= stop."""
         return int(self.mono.searchsorted(start, "left")), int(self.mono.searchsorted(stop, "right"))
+
+    def part(self, start: int, stop: int | None) -> Series:
+        """Return the rows of a time."""
+        low, high = self.window(start, int(self.mono[-1]) if stop is None else int(stop))
+        return Series(self.mono[low:high], {name: values[low:high] for name, values in self.columns.items()})
 
     def highest(self, name: str, low: int, high: int) -> float | None:
         """Return the largest value of a column in a range of rows, or None."""
@@ -49,6 +59,25 @@ class Series:
         return float(part[-1]) if part.size else None
 
 
+def joined(parts: Sequence[Series]) -> Series | None:
+    """Return series that follow one another as one: counters go on where the one before ended."""
+    import numpy as np
+
+    parts = [part for part in parts if len(part.mono)]
+    if not parts:
+        return None
+    columns: dict[str, Floats] = {}
+    for name in {name for part in parts for name in part.columns}:
+        before, found = 0.0, []
+        for part in parts:
+            values = part.columns.get(name, np.full(len(part.mono), np.nan))
+            found.append(values + before if name in _COUNTERS else values)
+            if name in _COUNTERS:
+                before = found[-1][-1] if not np.isnan(found[-1][-1]) else before
+        columns[name] = np.concatenate(found)
+    return Series(np.concatenate([part.mono for part in parts]), columns)
+
+
 class Samples:
     """The process and thread streams of a run, cut into series.
 
@@ -68,6 +97,21 @@ class Samples:
     def process(self, node: str, boot: str, pid: int) -> Series | None:
         """Return the series of a target, or None."""
         return self._of("process", ("pid",)).get((node, boot, pid))
+
+    def trees(self, node: str, boot: str, roots: Iterable[Sequence[int | None]]) -> Series | None:
+        """Return the series of several targets that ran one after the other as one, or None.
+
+        Parameters
+        ----------
+        roots : iterable of (pid, start, until)
+            Monotonic ns in which the pid was this target; ``until`` None: to the end.
+        """
+        parts = []
+        for pid, start, until in roots:
+            series = self.process(node, boot, int(pid or 0))
+            if series is not None:
+                parts.append(series.part(int(start or 0), until))
+        return joined(parts)
 
     def thread(self, node: str, boot: str, pid: int, tid: int) -> Series | None:
         """Return the series of a thread, or None."""
