@@ -10,6 +10,7 @@ import html
 import math
 import sys
 import time
+from collections import deque
 from typing import Any
 
 from jumper.analysis.units import human_bytes, human_seconds
@@ -25,7 +26,7 @@ PERIOD_MS = 1000
 GROUPS_SHOWN = 50
 NODES_SHOWN = 50
 MISSING_SHOWN = 5
-HISTORY = 900
+HISTORY = 300
 
 Row = dict[str, Any]
 
@@ -141,6 +142,7 @@ def _sum(a: float | None, b: float | None) -> float | None:
 
 STYLE = """
 :host {font: 13px system-ui, sans-serif; color: #222}
+.bk-clearfix {display: block; width: 100%; overflow-x: auto}
 .figures {display: flex; flex-wrap: wrap; gap: 10px 34px; margin: 6px 8px}
 .figures b {display: block; font-size: 22px; font-weight: 600; line-height: 1.2}
 .figures span, caption, th {color: #666; font-weight: normal}
@@ -165,6 +167,7 @@ class _View:
             _text(name) for name in ("jumper-head", "jumper-groups", "jumper-nodes", "jumper-foot")
         )
         self.history = ColumnDataSource({"time": [], "cores": [], "rss_gib": []}, name="jumper-history")
+        self._points: deque[tuple[float, float, float]] = deque(maxlen=HISTORY)
 
     def update(self) -> None:
         """Renew what has changed since the last time; a model tells the browser so only where its value is another."""
@@ -178,12 +181,10 @@ class _View:
         self.groups.text = _group_table(groups)
         self.nodes.text = _node_table(nodes)
         self.foot.text = _foot(side)
-        point = {
-            "time": [time.time() * 1e3],
-            "cores": [sum(cores) if cores else math.nan],
-            "rss_gib": [sum(row["rss_bytes"] for row in nodes) / 2**30],
-        }
-        self.history.stream(point, rollover=HISTORY)
+        memory = sum(row["rss_bytes"] for row in nodes) / 2**30
+        self._points.append((time.time() * 1e3, sum(cores) if cores else math.nan, memory))
+        # `stream` would import pandas on the scheduler's loop
+        self.history.data = dict(zip(("time", "cores", "rss_gib"), map(list, zip(*self._points)), strict=True))
 
     def figure(self, column: str, title: str, color: str) -> Any:
         """Return a line over the time that this session has been looking."""
@@ -248,10 +249,10 @@ def _head(groups: list[Row], nodes: list[Row]) -> str:
         (human_seconds(sum(row["cpu_s"] for row in groups)), "CPU of tasks so far"),
         (f"{sum(row['done'] for row in groups):,}", "tasks done"),
         (f"{sum(row['failed'] for row in groups):,}", "failed"),
-        (f"{sum(cores):.1f} of {sum(row['threads'] for row in nodes)}" if cores else "-", "cores busy of threads"),
+        (f"{sum(cores):.1f} of {sum(row['threads'] for row in nodes)}" if cores else "-", "cores busy, of threads"),
         (human_bytes(sum(row["rss_bytes"] for row in nodes)), "resident memory"),
         (f"{measured} of {workers}", "workers measured"),
-        (f"{own:.2f} %", "of a core a worker for sampling"),
+        (f"{own:.2f} %", "of a core for sampling a worker"),
     ]
     cells = "".join(f"<div><b>{html.escape(value)}</b><span>{name}</span></div>" for value, name in figures)
     return f'<div class="figures">{cells}</div>'
