@@ -184,7 +184,9 @@ class _View:
         memory = sum(row["rss_bytes"] for row in nodes) / 2**30
         self._points.append((time.time() * 1e3, sum(cores) if cores else math.nan, memory))
         # `stream` would import pandas on the scheduler's loop
-        self.history.data = dict(zip(("time", "cores", "rss_gib"), map(list, zip(*self._points)), strict=True))
+        self.history.data = {
+            name: [point[index] for point in self._points] for index, name in enumerate(("time", "cores", "rss_gib"))
+        }
 
     def figure(self, column: str, title: str, color: str) -> Any:
         """Return a line over the time that this session has been looking."""
