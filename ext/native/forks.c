@@ -72,7 +72,7 @@ static bool is_process(struct table *table, int pid)
 /* A process that may be let in; its environment is read once for all sets that ask for it. */
 struct candidate {
     int pid, ppid;
-    bool scanning, environ_read;
+    bool environ_read;
     const char *environ;
     size_t environ_size;
 };
@@ -117,7 +117,7 @@ static bool wants(const struct set *set, struct table *table, struct candidate *
     if (parent != NULL && (parent->sets >> set->bit & 1))
         return true;
     return among(who->ppid, set->parents, (size_t)set->parent_count) ||
-           (who->scanning && set->tag[0] && tagged(table, who, set->tag));
+           (set->tag[0] && tagged(table, who, set->tag));
 }
 
 /* Let a process into every set that wants it; returns into how many. */
@@ -125,7 +125,7 @@ static size_t admit(struct forks *forks, struct table *table, struct set *sets[]
                     int64_t now, bool scanning)
 {
     size_t found = 0;
-    struct candidate who = {.pid = pid, .ppid = ppid, .scanning = scanning};
+    struct candidate who = {.pid = pid, .ppid = ppid};
     if (among(pid, forks->exclude, forks->exclude_count))
         return 0;
     for (size_t i = 0; i < set_count; i++) {

@@ -16,8 +16,9 @@ from jumper.monitor.segment import SegmentWriter
 
 @dataclass(slots=True)
 class Most:
-    """The highest values of one tree, in bytes; None while nothing was seen."""
+    """The highest values of one tree, in bytes, and its CPU in ns; None while nothing was seen."""
 
+    cpu_ns: int | None = None
     rss: int | None = None
     memory: int | None = None
     pss: int | None = None
@@ -31,8 +32,9 @@ class Most:
         >>> most = Most()
         >>> most.take({"rss_bytes": 1, "rss_peak_bytes": 3, "hwm_max_bytes": 2, "pss_bytes": None})
         >>> most
-        Most(rss=3, memory=None, pss=None, hwm=2)
+        Most(cpu_ns=None, rss=3, memory=None, pss=None, hwm=2)
         """
+        self.cpu_ns = _higher(self.cpu_ns, row.get("cpu_ns"))
         self.rss = _higher(self.rss, row.get("rss_bytes"), row.get("rss_peak_bytes"))
         self.memory = _higher(self.memory, row.get("memory_bytes"), row.get("memory_peak_bytes"))
         self.pss = _higher(self.pss, row.get("pss_bytes"))
