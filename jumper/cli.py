@@ -1,4 +1,4 @@
-"""The command line: `jumper run`, `summary`, `report`, `merge`, `doctor`, `demo`.
+"""The command line: `jumper run`, `summary`, `findings`, `advise`, `report`, `merge`, `doctor`, `demo`.
 
 A command is one function; its docstring is its help. The rooms that it needs are
 imported when it is called, so that `jumper run` starts at once.
@@ -145,6 +145,75 @@ def summary(run: Path, by: str, as_json: bool) -> None:
         _print_json(terminal.summary_json(opened, by))
     else:
         _console().print(terminal.summary_table(opened, by))
+
+
+@cli.command()
+@RUN
+@click.option("--json", "as_json", is_flag=True, help="One document with the list `findings`.")
+def findings(run: Path, as_json: bool) -> None:
+    """Print what stands out in a run: what costs most first, each with what to do.
+
+    \b
+    Examples:
+      jumper findings RUN
+      jumper findings RUN --json | jq -r '.findings[].subject'
+    """
+    from jumper import open_run
+    from jumper.report import found
+
+    opened = open_run(run)
+    if as_json:
+        _print_json(found.as_json(opened))
+    else:
+        _console().print(found.FindingsText(opened))
+
+
+@cli.command()
+@RUN
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "snakemake-profile", "resources", "dask"]),
+    default="table",
+    show_default=True,
+    help="What to print: for reading, or to paste.",
+)
+@click.option(
+    "--may-fail",
+    type=click.FloatRange(0, 50),
+    default=0.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Part of the attempts that may run out of memory and be repeated with more, where that wastes less.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One document with the list `groups`.")
+def advise(run: Path, form: str, may_fail: float, as_json: bool) -> None:
+    """Print what each group should ask for: memory, threads, runtime.
+
+    \b
+    Examples:
+      jumper advise RUN
+      jumper advise RUN --format snakemake-profile > profile/config.yaml
+      jumper advise RUN --format resources --may-fail 1
+      jumper advise RUN --format dask
+    """
+    from jumper import open_run
+    from jumper.report import advised
+
+    opened = open_run(run)
+    if form == "dask" and not as_json:
+        from jumper.analysis.advice import advise_dask
+
+        click.echo(advised.dask_lines(advise_dask(opened)), nl=False)
+        return
+    advice = opened.advise(may_fail / 100)
+    if as_json:
+        _print_json(advised.as_json(advice, may_fail / 100))
+    elif form == "table":
+        _console().print(advised.AdviceTable(advice))
+    else:
+        text = advised.snakemake_profile if form == "snakemake-profile" else advised.resources_lines
+        click.echo(text(advice), nl=False)
 
 
 @cli.command()

@@ -24,7 +24,9 @@ FIRST = 5
 #: What a rule is expected to let fail counts as much as so many attempts that were seen.
 PRIOR = 50
 #: Aim at this part of the failures that are allowed: rules are chosen for having failed little, and flatter themselves.
-CAUTION = 0.5
+CAUTION = 0.6
+#: A rule that follows the input must waste less than this part of what a constant does, else the constant is taken.
+FOLLOWING = 0.95
 #: How often the rules of all groups are chosen again during a replay.
 ROUNDS = 20
 #: Byte seconds in a GB hour.
@@ -145,6 +147,7 @@ def choose(scores: Sequence[tuple[Floats, Floats]], counts: Sequence[int], may_f
         Part of all attempts that may fail; 0 leaves only the most careful candidates.
     """
     wasted, failed = (np.array([score[i] for score in scores]) for i in (0, 1))
+    wasted[:, len(TAILS) :] /= FOLLOWING
     if may_fail <= 0:
         careful = np.flatnonzero(np.tile(TAILS, len(SHAPES)) == TAILS.min())
         return [int(careful[index]) for index in wasted[:, careful].argmin(axis=1)]
@@ -204,6 +207,8 @@ def replay(trials: Sequence[Trial], may_fail: float = 0.01, learn: float = 0.3) 
     learn : float
         The first part.
     """
+    if not trials:
+        return []
     begins = [int(len(trial.attempts.used) * learn) for trial in trials]
     order = np.concatenate([trial.attempts.order[begin:] for trial, begin in zip(trials, begins, strict=True)])
     rounds = np.unique(np.quantile(order, np.linspace(0, 1, ROUNDS + 1)[1:-1]))

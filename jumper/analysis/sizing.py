@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jumper.analysis.tables import Floats
 
 Shape = Literal["constant", "line", "steps"]
-SHAPES: tuple[Shape, ...] = ("constant", "line", "steps")
+SHAPES: tuple[Shape, ...] = get_args(Shape)
 #: Parts of the attempts that a rule lets go above it: each shape is tried with each of them.
 TAILS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.05])
 #: What every rule adds: peaks are not known better than this, and schedulers round.
@@ -159,7 +159,8 @@ class Candidates:
         """Return one of them."""
         shape, tail = divmod(candidate, len(TAILS))
         edges, levels, slope, lowest = self.rules[shape]
-        return Rule(SHAPES[shape], edges, levels[:, tail], slope, lowest)
+        kind: Shape = "line" if slope else "steps" if len(edges) else "constant"
+        return Rule(kind, edges, levels[:, tail] if slope else np.maximum(levels[:, tail], LEAST_BYTES), slope, lowest)
 
 
 def fit(inputs: Floats, used: Floats) -> Candidates:

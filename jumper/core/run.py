@@ -19,6 +19,7 @@ from jumper.store.rundir import RunDirectory
 if TYPE_CHECKING:
     import pandas as pd
 
+    from jumper.analysis.advice import Advice
     from jumper.report.plots import Plots
 
 Progress = Callable[[int, int], None]
@@ -127,6 +128,21 @@ class Run:
         from jumper.analysis.summary import summarize
 
         return summarize(self.tasks, by=by)
+
+    def advise(self, may_fail: float = 0.0) -> list[Advice]:
+        """Return what each group should ask for, the one that saves most first; see docs/advice.md.
+
+        Parameters
+        ----------
+        may_fail : float
+            Part of all attempts that may fail for lack of memory and be repeated with more,
+            where that wastes less; 0: none of those that succeeded.
+        """
+        try:
+            from jumper.analysis.advice import advise
+        except ImportError as error:
+            raise _need("report", error) from error
+        return advise(self.tasks, may_fail)
 
     def report(self, path: str | os.PathLike[str] | None = None, theme: str = "light") -> Path:
         """Write the report, one offline HTML file, and return its path (default: in the run)."""

@@ -1,0 +1,341 @@
+"""Advice: what each group of attempts should ask for, from what they used; pure functions of the tasks table.
+
+Memory reads ``memory_peak_bytes`` only. A group whose data does not back advice gets none, and
+says why. docs/advice.md explains how the amounts are found.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from jumper.analysis.backtest import FIRST, Attempts, Replay, Trial, choose, replay
+from jumper.analysis.sizing import LEAST_BYTES, MARGIN, TAILS, Rule, upper
+from jumper.analysis.summary import lists
+from jumper.analysis.tables import RunTables, floats, texts, times
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Floats, Ints
+
+#: Fewest attempts with a sure figure before a group is advised; rules that follow the input need twice as many.
+ENOUGH = 5
+#: Part of a group that a back-test learns from first.
+LEARN = 0.3
+#: The newest attempts of a group that rules are learned from.
+NEWEST = 2000
+#: A failed attempt whose peak came this near to its limit was ended by it.
+AT_LIMIT = 0.95
+#: Fewer threads are advised where no attempt kept more than this part of what it asked for busy.
+BUSY = 0.6
+#: Runtime is asked for with at least this factor over the longest attempt.
+RUNTIME_FACTOR = 1.5
+#: Flags under which a memory peak says too little about one attempt.
+UNSURE = ("shared", "truncated", "memory-estimated")
+#: Process memory over a Dask worker's limit at which it begins to spill.
+DASK_SPILL = 0.7
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Advice:
+    """What a group should ask for; a part that the data does not back is None.
+
+    Attributes
+    ----------
+    group : str
+    attempts : int
+        Attempts whose memory was used.
+    highest_bytes : float or None
+        The highest of their peaks.
+    asked_bytes : float or None
+        What they asked for (median).
+    memory : Rule or None
+        What to ask for; :meth:`~jumper.analysis.sizing.Rule.bytes` gives it for an input size.
+    memory_bytes : float or None
+        The most that it asks for, over the inputs seen.
+    may_fail : bool
+        Whether an attempt may fail and be repeated with more.
+    threads, threads_asked : int or None
+    cores : float or None
+        Cores that the busiest attempt kept busy, on average over its wall time.
+    runtime_s, longest_s : float or None
+        Runtime to ask for, and the longest attempt.
+    backtest : Replay or None
+        What this would have cost on the later attempts, learned on the earlier ones.
+    notes : tuple of str
+        What was left out, and why something is not advised.
+    """
+
+    group: str
+    attempts: int
+    highest_bytes: float | None
+    asked_bytes: float | None
+    memory: Rule | None
+    memory_bytes: float | None
+    may_fail: bool
+    threads: int | None
+    threads_asked: int | None
+    cores: float | None
+    runtime_s: float | None
+    longest_s: float | None
+    backtest: Replay | None
+    notes: tuple[str, ...]
+
+
+@dataclass(eq=False, slots=True)
+class _Memory:
+    """Attempts of a group that memory is learned from, by start; and how many were left out, by reason."""
+
+    used: Floats
+    hours: Floats
+    inputs: Floats
+    asked: Floats
+    order: Ints
+    left_out: dict[str, int]
+    at_limit: int
+
+    def learned(self) -> Attempts:
+        new = slice(-NEWEST, None)
+        return Attempts(self.used[new], self.hours[new], self.inputs[new], self.asked[new], self.order[new])
+
+
+def advise(tasks: pd.DataFrame, may_fail: float = 0.0) -> list[Advice]:
+    """Return advice for each group, the one that saves most first.
+
+    Parameters
+    ----------
+    tasks : DataFrame
+        The tasks table.
+    may_fail : float
+        Part of all attempts that may fail for lack of memory and be repeated with more. At 0
+        no amount lies below what an attempt that succeeded has used.
+
+    Examples
+    --------
+    >>> tasks = pd.DataFrame({"group": "align", "state": "done", "wall_s": 60.0, "cpu_s": 100.0,
+    ...     "start_ns": range(20), "memory_peak_bytes": [10**9 + n * 10**6 for n in range(20)]})
+    >>> (only,) = advise(tasks)
+    >>> only.attempts, bool(only.memory_bytes > tasks.memory_peak_bytes.max())
+    (20, True)
+    """
+    table = _Table(tasks)
+    groups = table.groups()
+    memory = {name: table.memory(rows) for name, rows in groups.items()}
+    known = [name for name in groups if len(memory[name].used) >= ENOUGH]
+    rules: dict[str, Rule] = {}
+    replays: dict[str, Replay] = {}
+    trials = {name: Trial(memory[name].learned()) for name in known}
+    if known:
+        counts = [len(trials[name].attempts.used) for name in known]
+        scores = [trials[name].scores(count) for name, count in zip(known, counts, strict=True)]
+        for name, candidate in zip(known, choose(scores, counts, may_fail), strict=True):
+            # with fewer attempts nothing says yet that a rule that follows the input is better
+            sure = len(trials[name].attempts.used) >= 2 * ENOUGH
+            rule = trials[name].candidates().rule(candidate if sure else 0)
+            rules[name] = rule if may_fail > 0 else _covering(rule, memory[name])
+        tested = [name for name in known if len(trials[name].attempts.used) * LEARN >= FIRST]
+        replays = dict(zip(tested, replay([trials[name] for name in tested], may_fail, LEARN), strict=True))
+    found = [
+        _advice(name, table, rows, memory[name], rules.get(name), replays.get(name), may_fail)
+        for name, rows in groups.items()
+    ]
+    return sorted(found, key=lambda advice: (-_saved(advice), advice.group))
+
+
+def _covering(rule: Rule, memory: _Memory) -> Rule:
+    """Return the rule, raised until it holds every attempt that was seen."""
+    short = float((MARGIN * memory.used - rule.bytes(memory.inputs)).max())
+    return rule.raised(short) if short > 0 else rule
+
+
+def _saved(advice: Advice) -> float:
+    tested = advice.backtest
+    return (tested.asked or tested.highest).wasted_gb_h - tested.advised.wasted_gb_h if tested else 0.0
+
+
+def _advice(
+    name: str,
+    table: _Table,
+    rows: Ints,
+    memory: _Memory,
+    rule: Rule | None,
+    tested: Replay | None,
+    may_fail: float,
+) -> Advice:
+    notes = [f"{count} {reason}" for reason, count in memory.left_out.items()]
+    if memory.at_limit:
+        notes.append(f"{memory.at_limit} ended at the limit: what they need is not known, taken as twice the limit")
+    if rule is None:
+        notes.append(f"no advice on memory: {len(memory.used)} of {ENOUGH} attempts with a sure peak")
+    elif tested is None:
+        notes.append("too few attempts for a back-test")
+    threads, asked, cores = table.threads(rows)
+    runtime, longest = table.runtime(rows)
+    bounds = memory.asked[np.isfinite(memory.asked)]
+    return Advice(
+        group=name,
+        attempts=len(memory.used),
+        highest_bytes=float(memory.used.max()) if len(memory.used) else None,
+        asked_bytes=float(np.median(bounds)) if len(bounds) else None,
+        memory=rule,
+        memory_bytes=float(rule.bytes(memory.inputs).max()) if rule else None,
+        may_fail=may_fail > 0,
+        threads=threads,
+        threads_asked=asked,
+        cores=cores,
+        runtime_s=runtime,
+        longest_s=longest,
+        backtest=tested,
+        notes=tuple(notes),
+    )
+
+
+class _Table:
+    """The tasks table as arrays."""
+
+    def __init__(self, tasks: pd.DataFrame) -> None:
+        self.names = texts(tasks, "group")
+        self.keys = np.array(texts(tasks, "key"), dtype=object)
+        self.state = np.array(texts(tasks, "state"), dtype=object)
+        self.start = times(tasks, "start_ns")
+        self.wall, self.cpu = floats(tasks, "wall_s"), floats(tasks, "cpu_s")
+        self.peak, self.inputs = floats(tasks, "memory_peak_bytes"), floats(tasks, "input_bytes")
+        self.asked, self.limit = floats(tasks, "memory_asked_bytes"), floats(tasks, "memory_limit_bytes")
+        self.threads_asked, self.runtime_asked = floats(tasks, "threads_asked"), floats(tasks, "runtime_asked_s")
+        self.flags = lists(tasks, "flags")
+
+    def groups(self) -> dict[str, Ints]:
+        """Return the rows of each group, by start."""
+        order = np.argsort(self.start, kind="stable")
+        names = pd.Series(self.names, dtype=object).iloc[order]
+        return {str(name): order[index] for name, index in names.groupby(names.to_numpy(), sort=True).indices.items()}
+
+    def memory(self, rows: Ints) -> _Memory:
+        """Return what memory is learned from."""
+        done, failed = self.state[rows] == "done", np.isin(self.state[rows], ["failed", "lost"])
+        peak, bound = self.peak[rows], np.where(np.isfinite(self.limit), self.limit, self.asked)[rows]
+        unsure = [next((flag for flag in UNSURE if flag in self.flags[row]), "") for row in rows]
+        oom = np.array(["oom" in self.flags[row] for row in rows], dtype=bool)
+        sure = np.array([not flag for flag in unsure], dtype=bool)
+        with np.errstate(invalid="ignore"):
+            at_limit = failed & np.isfinite(bound) & (oom | (peak >= AT_LIMIT * bound))
+        # a later attempt that succeeded says what the earlier one needed
+        succeeded = set(self.keys[rows][done & np.isfinite(peak) & sure]) - {""}
+        open_ended = at_limit & np.array([key not in succeeded for key in self.keys[rows]], dtype=bool)
+        used = np.where(open_ended, 2 * np.fmax(peak, bound), peak)
+        timed = np.isfinite(self.wall[rows]) & (self.wall[rows] > 0)
+        good = open_ended | (done & sure & (peak > 0) & timed)
+        left_out: dict[str, int] = {}
+        for index in np.flatnonzero(~good):
+            if not done[index]:
+                reason = f"{self.state[rows[index]] or 'unfinished'} left out"
+            elif unsure[index]:
+                reason = f"left out: {unsure[index]}"
+            else:
+                reason = "left out: no peak or wall time"
+            left_out[reason] = left_out.get(reason, 0) + 1
+        pick = rows[good]
+        hours = np.nan_to_num(self.wall[pick]) / 3600
+        return _Memory(
+            used[good], hours, self.inputs[pick], self.asked[pick], self.start[pick], left_out, int(open_ended.sum())
+        )
+
+    def threads(self, rows: Ints) -> tuple[int | None, int | None, float | None]:
+        """Return (threads to ask for or None, threads asked, cores of the busiest attempt)."""
+        exact = np.array(["estimated" not in self.flags[row] for row in rows], dtype=bool)
+        asked = self.threads_asked[rows]
+        with np.errstate(invalid="ignore"):
+            # shorter ones say more about starting than about working
+            long = (self.state[rows] == "done") & exact & (self.wall[rows] >= 1) & np.isfinite(self.cpu[rows])
+        asked = asked[np.isfinite(asked)]
+        most = int(np.median(asked)) if len(asked) else None
+        if long.sum() < ENOUGH:
+            return None, most, None
+        cores = float((self.cpu[rows][long] / self.wall[rows][long]).max())
+        if most is None or cores > BUSY * most:
+            return None, most, cores
+        fewer = max(1, math.ceil(cores))
+        return (fewer if fewer < most else None), most, cores
+
+    def runtime(self, rows: Ints) -> tuple[float | None, float | None]:
+        """Return (seconds to ask for or None, longest attempt)."""
+        wall, asked = self.wall[rows], self.runtime_asked[rows]
+        with np.errstate(invalid="ignore"):
+            cut = (self.state[rows] == "failed") & (wall >= AT_LIMIT * asked)
+        seconds = np.where(cut, 2 * asked, wall)[((self.state[rows] == "done") & np.isfinite(wall)) | cut]
+        if not len(seconds):
+            return None, None
+        longest = float(seconds.max())
+        if len(seconds) < ENOUGH:
+            return None, longest
+        wanted = max(float(upper(seconds, TAILS[:1])[0]), RUNTIME_FACTOR * longest)
+        return 60.0 * math.ceil(wanted / 60), longest
+
+
+@dataclass(frozen=True, slots=True)
+class DaskAdvice:
+    """Workers for nodes of one size.
+
+    Attributes
+    ----------
+    nodes : tuple of str
+    workers : int
+        Worker processes a node.
+    threads : int
+        Threads of each.
+    memory_limit_bytes : float
+        Of each.
+    evidence : str
+        The figures that it follows from.
+    """
+
+    nodes: tuple[str, ...]
+    workers: int
+    threads: int
+    memory_limit_bytes: float
+    evidence: str
+
+
+def advise_dask(run: RunTables) -> list[DaskAdvice]:
+    """Return worker settings for each kind of node; none where too few attempts were measured.
+
+    The memory of a worker is what its attempts at once held at most, so that it stays below
+    the part of the limit at which workers spill; its threads are as many as there were.
+    Cores that an attempt keeps busy say how many attempts a node should run at once.
+    """
+    tasks = run.tasks[run.tasks["kind"] == "dask"] if "kind" in run.tasks else run.tasks[:0]
+    wall, cpu, peak = (floats(tasks, name) for name in ("wall_s", "cpu_s", "memory_peak_bytes"))
+    worker = np.array(texts(tasks, "worker"), dtype=object)
+    truncated = np.array(["truncated" in flags for flags in lists(tasks, "flags")], dtype=bool)
+    good = np.isfinite(wall) & np.isfinite(cpu) & np.isfinite(peak) & (worker != "") & ~truncated
+    if good.sum() < ENOUGH or not wall[good].sum() > 0:
+        return []
+    cores = float(cpu[good].sum() / wall[good].sum())
+    lanes = pd.Series(floats(tasks, "thread")[good]).groupby(worker[good]).nunique()
+    threads = max(1, int(lanes.median()))
+    highest = float(peak[good].max())
+    kinds: dict[tuple[int, int], list[str]] = {}
+    for name, node in run.nodes.items():
+        size = _size(node)
+        if size is not None:
+            kinds.setdefault(size, []).append(name)
+    found = []
+    for (cpus, memory), names in sorted(kinds.items()):
+        at_once = max(1, min(2 * cpus, round(cpus / max(cores, 1e-3))))
+        each = max(highest / DASK_SPILL, LEAST_BYTES)
+        width = min(threads, at_once)
+        workers = max(1, min(at_once // width, int(memory // each)))
+        evidence = (
+            f"{int(good.sum())} tasks on {len(lanes)} workers of {threads} threads kept {cores:.2f} cores busy each; "
+            f"the fullest worker held {highest / 1e9:.2f} GB"
+        )
+        found.append(DaskAdvice(tuple(names), workers, width, min(each, memory / workers), evidence))
+    return found
+
+
+def _size(node: Any) -> tuple[int, int] | None:
+    cpus, memory = node.get("num_cpus"), node.get("memory_bytes")
+    return (int(cpus), int(memory)) if cpus and memory else None

@@ -1,0 +1,61 @@
+"""`jumper findings`: what stands out in a run, as text for a terminal and as a JSON document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from jumper.report.extra import need
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from jumper.analysis.findings import Finding
+    from jumper.analysis.tables import RunTables
+
+#: Version of the document of :func:`as_json`.
+SCHEMA = 1
+_STYLE = {"high": "bold red", "medium": "bold yellow", "info": "bold cyan"}
+
+
+def _findings(run: RunTables) -> list[Finding]:
+    need("numpy", "pandas")
+    from jumper.analysis.findings import findings
+    from jumper.analysis.tables import Cached
+
+    return findings(Cached(run))
+
+
+def as_json(run: RunTables) -> dict[str, Any]:
+    """Return all findings as one JSON document.
+
+    Returns
+    -------
+    dict
+        ``schema`` (1), ``run``, and ``findings``: the attributes of
+        :class:`~jumper.analysis.findings.Finding`, in the order of rank.
+    """
+    return {"schema": SCHEMA, "run": str(run.info.get("run", "")), "findings": [asdict(f) for f in _findings(run)]}
+
+
+class FindingsText:
+    """Findings as rich prints them, one paragraph each."""
+
+    def __init__(self, run: RunTables) -> None:
+        self.findings = _findings(run)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield severity, subject, evidence, what to do, and what to paste."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        if not self.findings:
+            yield Text("Nothing stands out.")
+        for finding in self.findings:
+            yield Text.assemble(
+                (f"{finding.severity:<7}", _STYLE[finding.severity]), (finding.subject, "bold"), " ", finding.text
+            )
+            if finding.action:
+                yield Padding(Text(finding.action), (0, 0, 0, 7))
+            if finding.snippet:
+                yield Padding(Text(finding.snippet, style="cyan"), (0, 0, 0, 7))
