@@ -313,7 +313,8 @@ def _seen(row: Row, facts: Row, series: Series | None, window: tuple[int, int] |
     import numpy as np
 
     interval = float(facts.get("interval_s") or 1.0)
-    low, high = series.window(*window)
+    # the last sample of processes that a front end waited for is taken after their end
+    low, high = (0, len(series.mono)) if facts.get("roots") else series.window(*window)
     row["samples"] = high - low
     # the tick before and the tick after also tell about the time between
     around = series.mono[max(0, low - 1) : high + 1]
