@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
 import threading
 import time
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from jumper.monitor.roots import Most
     from jumper.monitor.zombie import Ended
 
+#: what a wait and the ledger of the samples may differ by through rounding
+_ROUNDING_NS = 20_000_000
 IO = ("read_chars", "write_chars", "reads", "writes", "read_bytes", "write_bytes")
 
 
@@ -132,7 +135,8 @@ class Attempt:
         """Put the start into the run."""
         if not self._told:
             self._told = True
-            self.site.note({**self._records("start"), "mono_ns": self.start_ns, **self._base_facts()})
+            start_ns = self.children[0].start_ns if self.children and not self.in_process else self.start_ns
+            self.site.note({**self._records("start"), "mono_ns": start_ns, **self._base_facts()})
 
     def end(self, error: BaseException | None, **facts: Any) -> None:
         """Put the end into the run; safe to call twice."""
@@ -144,7 +148,9 @@ class Attempt:
             self.tell_start()
             status = next((c.ended.status for c in reversed(self.children) if c.ended is not None), None)
             cancelled = isinstance(error, (KeyboardInterrupt, SystemExit))
-            state = "done" if error is None else "cancelled" if cancelled else "failed"
+            # a service is ended by Snakemake when nobody needs it any more
+            well = error is None or (self.is_service and status == -signal.SIGTERM)
+            state = "done" if well else "cancelled" if cancelled else "failed"
             stop = {
                 **self._records("stop"),
                 "mono_ns": self.stop_ns,
@@ -183,21 +189,25 @@ class Attempt:
         """CPU seconds of what has ended so far; of the whole attempt after its end."""
         if self.in_process:
             return self._own_cpu_ns() / 1e9 if self._end is not None else 0.0
-        return sum(_cpu_ns(child.ended) for child in self.children) / 1e9
+        return sum(_cpu_ns(child.ended, child.most) for child in self.children) / 1e9
 
     def rss_peak(self) -> int | None:
         """Return the highest sum of RSS of its processes, in bytes, as far as it was seen or told."""
-        seen = [most for most in (self._own_most, *(c.most for c in self.children)) if most is not None]
-        told = [_maxrss(child.ended) for child in self.children] if not self.in_process else []
-        marks = [self._end.hwm] if self._end is not None and self._end.hwm > (self._base or self._end).hwm else []
-        values = [*(m.rss for m in seen), *(m.hwm for m in seen if not self.in_process), *told, *marks]
-        return max((value for value in values if value is not None), default=None)
+        return _highest([most.rss for most in self._seen()] + self._marks())
 
-    def pss_peak(self) -> int | None:
-        """Return the highest memory with shared pages counted once, in bytes, as far as it was seen."""
-        seen = [most for most in (self._own_most, *(c.most for c in self.children)) if most is not None]
-        values = [most.pss if most.pss is not None else most.memory for most in seen]
-        return max((value for value in values if value is not None), default=None)
+    def _seen(self) -> list[Most]:
+        return [most for most in (self._own_most, *(child.most for child in self.children)) if most is not None]
+
+    def _marks(self) -> list[int | None]:
+        """Return high-water marks of single processes that this attempt alone made."""
+        if self.in_process:
+            risen = self._base is not None and self._end is not None and self._end.hwm > self._base.hwm
+            return [self._end.hwm] if risen and self._end is not None else []
+        return [child.most.hwm for child in self.children if child.most] + [_maxrss(c.ended) for c in self.children]
+
+    def memory_peak(self) -> int | None:
+        """Return the highest memory with shared pages counted once, in bytes, as far as it was seen or told."""
+        return _highest([most.memory for most in self._seen()] + [most.pss for most in self._seen()] + self._marks())
 
     def io(self, name: str) -> int | None:
         """Return one of the counters of /proc/PID/io, in bytes or calls."""
@@ -215,9 +225,11 @@ class Attempt:
             for other in tuple(running):
                 other.shared = True
         running.add(self)
+        self.site.ready()  # what that takes is not the job's time
         if self.in_process:
             self._watch = self.site.watch(os.getpid())
             self._base = Readings.take(self._watch.cpu_ns())
+        self.start_ns = time.monotonic_ns()
 
     def _leave(self) -> int:
         self.site.running.discard(self)
@@ -326,8 +338,15 @@ def _own_memory() -> tuple[int, int]:
     return status.rss, status.hwm
 
 
-def _cpu_ns(ended: Ended | None) -> int:
-    return 0 if ended is None else (ended.cpu_user_ns or 0) + (ended.cpu_system_ns or 0)
+def _highest(values: list[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _cpu_ns(ended: Ended | None, most: Most | None = None) -> int:
+    """Return what the waiter was told, or what was seen where that is more: some were never waited for."""
+    told = 0 if ended is None else (ended.cpu_user_ns or 0) + (ended.cpu_system_ns or 0)
+    seen = most.cpu_ns if most is not None and most.cpu_ns is not None else 0
+    return seen if seen > told + _ROUNDING_NS else told
 
 
 def _maxrss(ended: Ended | None) -> int | None:

@@ -85,18 +85,18 @@ def fill(record: Any, attempt: Attempt, looked: Looked | None) -> None:
     record.cpu_time = attempt.cpu_s
     record.cpu_usage = 100 * attempt.cpu_s
     record.max_rss = _mib(attempt.rss_peak())
-    record.max_pss = _mib(_most(attempt.pss_peak(), looked and looked.pss))
-    record.max_vms = _mib(_most(looked and looked.vms), record.max_vms)
-    record.max_uss = _mib(_most(looked and looked.uss), record.max_uss)
+    record.max_pss = _mib(attempt.memory_peak())
+    if looked is not None:  # of several processes one after the other, the highest stays
+        record.max_vms = _most(_mib(looked.vms), record.max_vms)
+        record.max_uss = _most(_mib(looked.uss), record.max_uss)
+        record.max_pss = _most(_mib(looked.pss), record.max_pss)
     record.io_in, record.io_out = _mib(attempt.io("read_bytes")), _mib(attempt.io("write_bytes"))
     record.data_collected = True
 
 
-def _most(*values: int | None) -> int | None:
+def _most(*values: float | None) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _mib(value: int | None, before: float | None = None) -> float | None:
-    """Return bytes as MiB; where several processes of a job are measured one after the other, the highest stays."""
-    known = [each for each in (None if value is None else value / MIB, before) if each is not None]
-    return max(known, default=None)
+def _mib(value: int | None) -> float | None:
+    return None if value is None else value / MIB

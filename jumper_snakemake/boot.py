@@ -41,6 +41,7 @@ def begin(settings: Any) -> tuple[MainRun, Site]:
         return made
 
     site = Site(made)
+    run.bodiless = site.bodiless
     install(site, replace_benchmark=wanted.benchmark == "replace")
     return run, site
 

@@ -156,6 +156,9 @@ def _begin(signature: inspect.Signature, args: Any, kwargs: Any) -> Attempt | No
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments = bound.arguments
+        if getattr(arguments["job_rule"], "norun", False):
+            _site.bodiless.add(arguments["job_rule"].name)
+            return None
         outer, inner = attempt_of(_local.job, _local.workflow)
         in_process = directive_of(arguments["job_rule"]) in IN_PROCESS
         attempt = Attempt(_site, facts_of(arguments), outer, inner, in_process=in_process)

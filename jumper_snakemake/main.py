@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ class MainRun:
         self._waiting: list[dict[str, Any]] = []
         self._keys: dict[Any, dict[str, Any]] = {}
         self._attempts: dict[str, int] = {}
+        #: rules that only gather files
+        self.bodiless: Collection[str] = ()
 
     @property
     def path(self) -> Path | None:
@@ -90,6 +92,7 @@ class MainRun:
             self._keys[fields.get("jobid")] = {
                 "key": job_key(rule, {str(k): v for k, v in dict(wildcards).items()}),
                 "group": rule,
+                "local": bool(fields.get("local")),
             }
         elif name == "job_started":
             for job in fields.get("jobs") or ():
@@ -106,21 +109,27 @@ class MainRun:
         if known is not None:
             key = known["key"]
             self._attempts[key] = self._attempts.get(key, 0) + 1
-            self._note("start", key, group=known["group"])
+            known["start"] = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
+            if not known["local"]:  # a local one is told by who runs it, but for bodiless ones, which nobody does
+                self._note("start", known, **known.pop("start"))
 
     def _ended(self, job: Any, **facts: Any) -> None:
         known = self._keys.get(job)
-        if known is not None and known["key"] in self._attempts:
-            self._note("stop", known["key"], **facts)
+        if known is None or known["key"] not in self._attempts or known["group"] in self.bodiless:
+            return
+        if "start" in known:
+            self._note("start", known, **known.pop("start"))
+        self._note("stop", known, **facts)
 
-    def _note(self, event: str, key: str, **facts: Any) -> None:
+    def _note(self, event: str, known: Mapping[str, Any], **facts: Any) -> None:
         record = {
             "type": "task",
             "event": event,
             "witness": "scheduler",
             "kind": "snakemake",
-            "key": key,
-            "attempt_id": f"{self._attempts[key]}.1.1",
+            "key": known["key"],
+            "group": known["group"],
+            "attempt_id": f"{self._attempts[known['key']]}.1.1",
             "mono_ns": time.monotonic_ns(),
             "wall_ns": time.time_ns(),
             **{name: value for name, value in facts.items() if value is not None},

@@ -6,7 +6,7 @@ This module is imported by every Snakemake process, so it needs next to nothing.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 #: of every process of a run: the settings, in characters that no shell looks at
@@ -69,10 +69,9 @@ def decode(text: str) -> Settings:
     values = {name: unquote(given[name]) for name in Settings._fields if name in given}
     if not os.path.isabs(values.get("run", "")):
         raise ValueError(f"{VARIABLE}: expected run=<absolute path>,..., found {text[:80]!r}; unset it")
-    return Settings(
-        **{
-            **values,  # type: ignore[arg-type]
-            "interval": float(values.get("interval", Settings._field_defaults["interval"])),
-            "jobs_only": values.get("jobs_only", "True") == "True",
-        }
-    )
+    more: dict[str, Any] = dict(values)
+    if "interval" in values:
+        more["interval"] = float(values["interval"])
+    if "jobs_only" in values:
+        more["jobs_only"] = values["jobs_only"] == "True"
+    return Settings(**more)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jumper_snakemake.settings import Settings
@@ -36,6 +35,23 @@ class Watch:
         return self._engine.cpu_ns
 
 
+class Harmless:
+    """See :meth:`Site.harmless`."""
+
+    def __init__(self, site: Site, what: str) -> None:
+        self._site = site
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, Exception):
+            self._site.warn(f"{self._what}: {type(error).__name__}: {error}")
+            return True
+        return False
+
+
 class Site:
     """The measuring of one Snakemake process.
 
@@ -45,6 +61,13 @@ class Site:
     ----------
     settings : callable
         Returns the settings when they are first needed, with a run directory that is there.
+
+    Attributes
+    ----------
+    running : set of Attempt
+        What runs in this process now.
+    bodiless : set of str
+        Rules that only gather files: they have jobs, which do nothing.
     """
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
@@ -54,6 +77,7 @@ class Site:
         self._lock = threading.RLock()
         self._warned = False
         self.running: set[Any] = set()
+        self.bodiless: set[str] = set()
 
     @property
     def settings(self) -> Settings:
@@ -68,30 +92,31 @@ class Site:
         """Whether anything was measured or sent out to be measured."""
         return self._settings is not None
 
+    def ready(self) -> None:
+        """Begin to sample, where that was not done yet."""
+        with self._lock:
+            if not self._engines:
+                self._new_engine()
+
     def watch(self, pid: int, tag: str | None = None) -> Watch:
         """Sample the tree of a process from now on."""
         with self._lock:
             for engine in self._engines:
                 if (number := engine.add(pid, tag)) is not None:
                     return Watch(engine, number, pid)
-            engine = self._new_engine()
+            engine = self._new_engine()  # the first one, or the others are full
             number = engine.add(pid, tag)
         assert number is not None
         return Watch(engine, number, pid)
 
     def note(self, record: Mapping[str, Any]) -> None:
         """Put a record into the run; on disk within an interval."""
-        with self._lock:
-            engine = self._engines[0] if self._engines else self._new_engine()
-        engine.text(record)
+        self.ready()
+        self._engines[0].text(record)
 
-    @contextlib.contextmanager
-    def harmless(self, what: str) -> Iterator[None]:
-        """Turn any failure of ours into one warning; the job goes on."""
-        try:
-            yield
-        except Exception as error:
-            self.warn(f"{what}: {type(error).__name__}: {error}")
+    def harmless(self, what: str) -> Harmless:
+        """Return a context that turns any failure of ours into one warning; the job goes on."""
+        return Harmless(self, what)
 
     def warn(self, text: str) -> None:
         """Warn once, in Snakemake's log."""
@@ -127,8 +152,3 @@ class Site:
         engine.start()
         self._engines.append(engine)
         return engine
-
-
-def now_ns() -> int:
-    """Return the monotonic time in ns, the clock of all records."""
-    return time.monotonic_ns()

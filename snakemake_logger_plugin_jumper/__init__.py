@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import field, make_dataclass
-from logging import LogRecord
+from logging import Handler, LogRecord
 from typing import TYPE_CHECKING, Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
@@ -51,6 +51,8 @@ class LogHandler(LogHandlerBase):
 
     def __post_init__(self) -> None:
         """Let the jobs of this process and of those that it starts be measured."""
+        if not hasattr(self, "lock"):  # interfaces before 2.0 leave that to the plugin
+            Handler.__init__(self)
         settings = self.settings or LogHandlerSettings()
         if self.common_settings.dryrun:
             return
