@@ -73,6 +73,12 @@ def extensions() -> list[Extension]:
             define_macros=macros,
             py_limited_api=bool(STABLE_ABI),
         ),
+        Extension(
+            "jumper_dask._boundary",
+            ["ext/boundary.pyx"],
+            define_macros=macros,
+            py_limited_api=bool(STABLE_ABI),
+        ),
     ]
     built: list[Extension] = cythonize(modules, build_dir="build/cython", language_level=3)
     for module in built:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import threading
+from collections.abc import Callable
 from typing import Any
 
 #: States of a worker's task in which its thread is still at work (`distributed.worker_state_machine`).
@@ -20,52 +20,78 @@ def run_id(ts: Any) -> str:
     return str(getattr(ts, "run_id", 0))
 
 
-def in_thread(worker: Any, ts: Any) -> bool:
-    """Return whether a thread of this process runs a task.
+def is_coroutine(ts: Any) -> bool:
+    """Return whether a task's function is a coroutine that Dask awaits in its event loop."""
+    return bool(getattr(getattr(ts, "run_spec", None), "is_coro", False))
 
-    No for coroutines (they share the event loop's thread) and for executors
-    that are processes, whose idents are not of this process.
+
+def in_process(worker: Any, ts: Any) -> bool:
+    """Return whether a thread of this process runs a task: executors may be processes."""
+    name = (ts.annotations or {}).get("executor", "default")
+    return "ThreadPoolExecutor" in str(type(worker.executors.get(name)))
+
+
+class ActiveThreads(dict[int, Any]):
+    """A worker's `active_threads`, thread ident -> key, that tells of what is noted in it.
+
+    Dask notes a thread's key in the thread itself, right before and right after it calls a task's function or an
+    actor's method; `distributed.worker._run_task` and `_run_actor` have done so since they are there.
+
+    Attributes
+    ----------
+    begins, ends : callable or None
+        Told the key, and that the thread is through with it; called in that thread.
     """
-    if getattr(getattr(ts, "run_spec", None), "is_coro", False):
-        return False
-    name = (getattr(ts, "annotations", None) or {}).get("executor", "default")
-    return "ThreadPoolExecutor" in type(worker.executors.get(name)).__name__
+
+    def __init__(self, before: dict[int, Any]) -> None:
+        super().__init__(before)
+        self.begins: Callable[[Any], None] | None = None
+        self.ends: Callable[[], None] | None = None
+        self._before = before  # what runs already goes on to use that one
+        self._kept = dict(before)
+
+    def __setitem__(self, ident: int, key: Any) -> None:
+        dict.__setitem__(self, ident, key)
+        if self.begins is not None:
+            self.begins(key)
+
+    def __delitem__(self, ident: int) -> None:
+        if self.ends is not None:
+            self.ends()
+        dict.__delitem__(self, ident)
+
+    def tidy(self) -> None:
+        """Drop what was noted in the one before and has ended there."""
+        for ident in [ident for ident in self._kept if ident not in self._before]:
+            if self.get(ident) is self._kept.pop(ident):
+                self.pop(ident)
 
 
-def ran_on(worker: Any, ts: Any) -> int | None:
-    """Return the Python ident of the thread that ran a finished task, or None where it is not known."""
-    ident: int | None = worker.state.threads.get(ts.key) if in_thread(worker, ts) else None
-    return ident
-
-
-def runs_now(worker: Any, ident: int) -> Any | None:
-    """Return the key that a thread of this process is running for a worker, or None."""
-    return worker.active_threads.get(ident)
-
-
-def running_threads(worker: Any) -> dict[Any, int]:
-    """Return key -> ident of the threads at work."""
+def watch_threads(worker: Any, begins: Callable[[Any], None], ends: Callable[[], None]) -> None:
+    """Be told, in each thread, of what it begins and ends to run for a worker; once more replaces who is told."""
     with worker.active_threads_lock:
-        return {key: ident for ident, key in worker.active_threads.items()}
+        if not isinstance(worker.active_threads, ActiveThreads):
+            worker.active_threads = ActiveThreads(worker.active_threads)
+        worker.active_threads.begins, worker.active_threads.ends = begins, ends
 
 
-def pool_threads(worker: Any) -> list[int]:
-    """Return the idents of the threads that run tasks without an executor of their own."""
-    threads = getattr(worker.executors.get("default"), "_threads", None) or ()
-    return [thread.ident for thread in list(threads) if thread.ident is not None]
+def tidy_threads(worker: Any) -> None:
+    """Let the worker's table of running threads be right also about what began before it was watched."""
+    with worker.active_threads_lock:
+        if isinstance(worker.active_threads, ActiveThreads):
+            worker.active_threads.tidy()
 
 
-def compute_times(ts: Any) -> tuple[float, float] | None:
-    """Return (start, stop) of the last run by the scheduler's clock, in seconds, or None."""
-    for entry in reversed(getattr(ts, "startstops", None) or ()):
-        if entry["action"] == "compute":
-            return float(entry["start"]), float(entry["stop"])
-    return None
+def unwatch_threads(worker: Any) -> None:
+    """Be told no more. The table stays: what runs now will take itself out of it."""
+    with worker.active_threads_lock:
+        if isinstance(worker.active_threads, ActiveThreads):
+            worker.active_threads.begins = worker.active_threads.ends = None
 
 
-def scheduler_delay(worker: Any) -> float:
-    """Return scheduler clock - worker clock in seconds, as `startstops` were shifted by it."""
-    return float(getattr(worker, "scheduler_delay", 0.0) or 0.0)
+def actor_executor(worker: Any) -> Any | None:
+    """Return the executor that runs the methods of a worker's actors, or None."""
+    return worker.executors.get("actor")
 
 
 def memory_limit(worker: Any) -> int | None:
@@ -78,11 +104,3 @@ def scheduler_is_here() -> bool:
     """Return whether a scheduler lives in this process (`processes=False`, notebooks, tests)."""
     module = sys.modules.get("distributed.scheduler")
     return bool(module is not None and list(getattr(module.Scheduler, "_instances", ())))
-
-
-def native_id(ident: int) -> int | None:
-    """Return the kernel's thread id of a living Python thread, or None."""
-    for thread in threading.enumerate():
-        if thread.ident == ident:
-            return thread.native_id
-    return None

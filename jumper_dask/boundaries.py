@@ -1,6 +1,7 @@
 """The boundaries of tasks: what this process's counters said when each attempt began and when it ended.
 
-One ledger a process, because peaks and children are the process's; several workers may live in it.
+Dask notes in `Worker.active_threads` which thread runs which key, from that thread, right before and right after the
+call. There the counters are read. One ledger a process, because peaks and children are the process's.
 """
 
 from __future__ import annotations
@@ -10,67 +11,111 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from jumper_dask import _compat
-from jumper_dask.children import NOTHING, Children
-from jumper_dask.readings import Memory, Reading, Threads
+from jumper_dask.balance import SHORT_NS, Balance
+from jumper_dask.children import Children, Spawner
+from jumper_dask.readings import Memory, Reading, counters, open_or_none
+
+if TYPE_CHECKING:
+    from jumper_dask.coroutines import Meter
 
 #: What Python says before it makes a process (docs.python.org, "Audit events table").
 SPAWNS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.system", "os.posix_spawn"})
 #: A look that is younger than this serves the next start too, in ns: between two tasks of a thread nothing happens.
 FRESH_NS = 500_000
+SHARED = ("shared",)
+#: The attempt id of a call of an actor's method: each has a key of its own.
+CALL = "call"
 
 
-class Attempt:
-    """One run of one key on this worker, while it is at work; ``finish`` makes its records."""
+class Attempt(msgspec.Struct, gc=False, eq=False, omit_defaults=True, tag_field="type", tag="task"):
+    """One run of one key on this worker, and its `task` record (docs/segment.md).
 
-    __slots__ = (
-        "announced", "children", "children_estimated", "facts", "flags", "fresh", "hwm", "ident", "key", "last_event",
-        "mono_ns", "rss_start", "run_id", "seen", "shared", "spawned", "state", "tid", "unseen", "wall_ns", "worker",
-    )  # fmt: skip
+    The garbage collector does not walk it, so that thousands that wait to be written cost the tasks nothing.
+    """
 
-    def __init__(self, worker: Any, key: Any, run_id: str, facts: dict[str, Any]) -> None:
-        self.worker = worker
-        self.key = key
-        self.run_id = run_id
-        self.facts = facts
-        self.mono_ns = self.wall_ns = 0
-        self.ident: int | None = None
-        self.seen: int | None = None
-        self.tid: int | None = None
-        self.announced = False
-        self.state = ""
-        self.rss_start: int | None = None
-        self.hwm: int | None = None
-        self.shared = False
-        self.flags: list[str] = []
-        self.spawned = self.unseen = 0
-        self.fresh = False
-        self.last_event = ""
-        self.children = list(NOTHING)
-        self.children_estimated = False
+    key: str
+    attempt_id: str
+    worker: str
+    group: str
+    pid: int
+    kind: str
+    event: str = ""
+    mono_ns: int = 0
+    begin_ns: int = 0
+    wall_ns: int = 0
+    span: str | None = None
+    layer: str | None = None
+    annotations: Any = None
+    input_bytes: int | None = None
+    thread: int | None = None
+    base: Reading | None = None
+    end: Reading | None = None
+    children: dict[str, Any] | None = None
+    helpers_cpu_ns: int = 0
+    hwm_bytes: int | None = None
+    rss_start_bytes: int | None = None
+    rss_stop_bytes: int | None = None
+    state: str = ""
+    reason: str | None = None
+    flags: tuple[str, ...] = ()
 
-    def start_record(self, base: Reading | None = None) -> dict[str, Any]:
-        """Return the `task` record of the start (docs/segment.md)."""
-        record = {
-            "type": "task",
-            "event": "start",
-            "key": str(self.key),
-            "attempt_id": self.run_id,
-            "mono_ns": self.mono_ns,
-            "wall_ns": self.wall_ns,
-            "kind": "dask",
-            "pid": os.getpid(),
-            **self.facts,
-        }
-        if self.rss_start is not None:
-            record["rss_start_bytes"] = self.rss_start
-        if self.tid is not None:
-            record["thread"] = self.tid
-        if base is not None:
-            record["base"] = base
-        return record
+
+class Runner:
+    """Where attempts run, one after the other: a thread.
+
+    Attributes
+    ----------
+    attempt : Attempt or None
+        What it runs now.
+    spent_ns : int
+        CPU of the attempts that ended here.
+    began_ns : int
+        The thread's clock when the present one began.
+    """
+
+    __slots__ = ("attempt", "began_ns", "beside_ns", "io", "io_file", "spawner", "spent_ns", "stopped_ns", "tid")
+
+    def __init__(self) -> None:
+        self.tid = threading.get_native_id()
+        self.io_file = open_or_none("/proc/thread-self/io", os.O_RDONLY)
+        self.attempt: Attempt | None = None
+        self.spawner: Spawner | None = None
+        self.spent_ns = self.began_ns = self.beside_ns = self.stopped_ns = 0
+        self.io: tuple[int, int, int, int] | None = None
+
+    def start(self) -> tuple[int, Reading]:
+        """Return the time and what the thread has used; I/O from the last end where that was just now."""
+        if self.io is not None and time.monotonic_ns() - self.stopped_ns < FRESH_NS:
+            mono_ns, cpu_ns, _ = counters.start(-1)
+            io = self.io
+        else:
+            mono_ns, cpu_ns, counted = counters.start(-1 if self.io_file is None else self.io_file)
+            if counted is None:
+                return mono_ns, Reading(cpu_ns)
+            io = (counted[0], counted[1], counted[2] + counted[4], counted[3])
+        return mono_ns, Reading(cpu_ns, *io)
+
+    def stop(self) -> tuple[int, Reading]:
+        """Return the time and what the thread has used now."""
+        mono_ns, cpu_ns, counted = counters.stop(-1 if self.io_file is None else self.io_file)
+        self.stopped_ns = mono_ns
+        if counted is None:
+            self.io = None
+            return mono_ns, Reading(cpu_ns)
+        read, written, read_chars, write_chars, looked = counted
+        self.io = (read, written, read_chars + looked, write_chars)
+        return mono_ns, Reading(cpu_ns, read, written, read_chars, write_chars)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self.io_file is not None:
+            os.close(self.io_file)
+            self.io_file = None
 
 
 class Ledger:
@@ -83,125 +128,137 @@ class Ledger:
     """
 
     def __init__(self, reset_peak: bool) -> None:
-        self.threads = Threads()
         self.memory = Memory(reset_peak)
-        self.children = Children(self.threads)
+        self.children = Children(self._spawners)
+        self.balance = Balance(self.children)
         self.workers: list[Any] = []
-        self.running: dict[tuple[int, Any], Attempt] = {}
-        self._lock = threading.Lock()
+        self.working: list[Attempt] = []
+        self._runners: dict[int, Runner] = {}  # by the kernel's thread id
+        self._local = threading.local()
+        # a finalizer that spawns may run wherever the collector does, also below us
+        self._lock = threading.RLock()
         self._looked_ns = 0
         self._rss: int | None = None
 
-    def begin(self, worker: Any, key: Any, run_id: str, facts: dict[str, Any]) -> Attempt:
-        """Note that an attempt begins now; its thread is not known yet."""
-        attempt = Attempt(worker, key, run_id, facts)
+    # in the thread that runs the attempt
+
+    def begin(self, attempt: Attempt) -> None:
+        """Note that the calling thread begins an attempt."""
+        try:
+            runner: Runner = self._local.runner
+        except AttributeError:
+            runner = self._local.runner = Runner()
+            self._runners[runner.tid] = runner
+            self.balance.runs(runner)
         with self._lock:
-            attempt.mono_ns, attempt.wall_ns = time.monotonic_ns(), time.time_ns()
-            if attempt.mono_ns - self._looked_ns > FRESH_NS:
-                self._look(attempt.mono_ns)
-            attempt.rss_start = self._rss
-            self.running[id(worker), key] = attempt
-            if len(self.running) > 1:
-                for other in self.running.values():
-                    other.shared = True
+            now = time.monotonic_ns()
+            if now - self._looked_ns > FRESH_NS and self._look(now):
+                runner.io = None
+            self._enter(attempt)
+            if now - self.balance.read_ns > SHORT_NS and self.balance.possible:
+                self.balance.read()
+            runner.beside_ns = self.balance.unattributed_ns
+            attempt.thread = runner.tid
+            runner.attempt, runner.spawner = attempt, None
+            attempt.begin_ns, attempt.base = runner.start()
+            runner.began_ns = attempt.base.cpu_ns
+
+    def end(self) -> Attempt | None:
+        """Note that the calling thread ended its attempt; return it, or None where it had begun none."""
+        runner: Runner | None = getattr(self._local, "runner", None)
+        if runner is None or runner.attempt is None:
+            return None
+        attempt = runner.attempt
+        with self._lock:
+            attempt.mono_ns, attempt.end = runner.stop()
+            spent = attempt.end.cpu_ns - runner.began_ns
+            if self._look(attempt.mono_ns, runner.spawner):
+                runner.io = None
+            elif runner.io is not None and self.memory.resets:
+                read, written, read_chars, write_chars = runner.io
+                runner.io = (read, written, read_chars, write_chars + 1)  # the mark was reset by writing a character
+            self._leave(attempt, runner.spawner)
+            if not attempt.flags and attempt.mono_ns - attempt.begin_ns > SHORT_NS and self.balance.possible:
+                self._helpers(attempt, runner)
+            runner.attempt = None
+            runner.spent_ns += spent
         return attempt
 
-    def finish(
-        self, attempt: Attempt, ident: int | None, times: tuple[int, int] | None, seek: bool = False
-    ) -> list[dict[str, Any]]:
-        """Return the records of an attempt that ended: of its stop, and of its start if that was not written yet.
+    def _helpers(self, attempt: Attempt, runner: Runner) -> None:
+        """Give an attempt that was alone in the process what no known thread used meanwhile."""
+        self.balance.read()
+        if self.balance.helped_ns(runner):  # perhaps by somebody who is new
+            self.balance.meet()
+            self.balance.read()
+        if helped := self.balance.helped_ns(runner):
+            attempt.helpers_cpu_ns = helped
+            attempt.flags = ("helpers",)
+            self.balance.credited_ns += helped
 
-        ``times`` are its start and stop in ns of the monotonic clock, where the thread noted them. ``seek``: whether a
-        thread of the pool ran it though ``ident`` is None, as Dask forgets the thread of a task that it reschedules.
-        """
+    # for attempts that no thread runs alone
+
+    def enter(self, attempt: Attempt, meter: Meter | None = None) -> None:
+        """Note that an attempt begins now that shares its thread; its meter knows its CPU."""
         with self._lock:
-            mono_ns, wall_ns = time.monotonic_ns(), time.time_ns()
-            self._look(mono_ns, attempt)
-            self.running.pop((id(attempt.worker), attempt.key), None)
-            if ident is None:
-                ident = attempt.ident or attempt.seen
-            if ident is None and seek:
-                ident = self._left_by(attempt)
-            step = self.threads.step(ident) if ident is not None else None
-            if step is not None:
-                attempt.tid = step[0]
-        records = []
-        stop_ns = mono_ns
-        if times is not None:
-            stop_ns = min(mono_ns, times[1])
-            if not attempt.announced:
-                start_ns = max(attempt.mono_ns, min(times[0], stop_ns))
-                attempt.wall_ns += start_ns - attempt.mono_ns
-                attempt.mono_ns = start_ns
-        if not attempt.announced:
-            records.append(attempt.start_record())
-        record: dict[str, Any] = {
-            "type": "task",
-            "event": "stop",
-            "key": str(attempt.key),
-            "attempt_id": attempt.run_id,
-            "mono_ns": max(stop_ns, attempt.mono_ns),
-            "wall_ns": wall_ns - (mono_ns - stop_ns),
-            "state": attempt.state,
+            attempt.begin_ns = time.monotonic_ns()
+            if attempt.begin_ns - self._looked_ns > FRESH_NS:
+                self._look(attempt.begin_ns)
+            self._enter(attempt)
+            if meter is not None:
+                self.balance.meters.append(meter)
+
+    def leave(self, attempt: Attempt, meter: Meter | None = None) -> None:
+        """Note that such an attempt ended, or that one will never end."""
+        with self._lock:
+            if attempt not in self.working:
+                return
+            attempt.mono_ns = time.monotonic_ns()
+            spawner = meter.spawner if meter is not None else None
+            self._look(attempt.mono_ns, spawner)
+            self._leave(attempt, spawner)
+            if meter is not None:
+                self.balance.meters.remove(meter)
+                self.balance.metered_ns += meter.used_ns(lambda tid: 0)
+
+    def _enter(self, attempt: Attempt) -> None:
+        attempt.rss_start_bytes = self._rss
+        working = self.working
+        working.append(attempt)
+        if len(working) > 1:
+            for other in working:
+                other.flags = SHARED
+
+    def _leave(self, attempt: Attempt, spawner: Spawner | None) -> None:
+        attempt.rss_stop_bytes = self._rss
+        self.working.remove(attempt)
+        if spawner is None:
+            return
+        spawner.ended = True
+        user, system, *io = spawner.cost
+        attempt.children = {
+            "cpu_ns": user + system,
+            "cpu_user_ns": user,
+            "cpu_system_ns": system,
+            "read_bytes": io[0],
+            "write_bytes": io[1],
+            "read_chars": io[2],
+            "write_chars": io[3],
+            "spawned": spawner.spawned,
+            "estimated": spawner.estimated,
         }
-        if attempt.tid is not None:
-            record["thread"] = attempt.tid
-        if step is not None:
-            record["base"], record["end"] = step[1], step[2]
-        if attempt.spawned or any(attempt.children):
-            user, system, *io = attempt.children
-            record["children"] = {
-                "cpu_ns": user + system,
-                "cpu_user_ns": user,
-                "cpu_system_ns": system,
-                "read_bytes": io[0],
-                "write_bytes": io[1],
-                "read_chars": io[2],
-                "write_chars": io[3],
-                "spawned": attempt.spawned,
-                "estimated": attempt.children_estimated,
-            }
-        if attempt.hwm is not None:
-            record["hwm_bytes"] = attempt.hwm
-        if self._rss is not None:
-            record["rss_stop_bytes"] = self._rss
-        flags = attempt.flags + ["shared"] * attempt.shared + ["estimated"] * attempt.children_estimated
-        if flags:
-            record["flags"] = flags
-        records.append(record)
-        return records
+        if spawner.estimated:
+            attempt.flags = (*attempt.flags, "estimated")
 
-    def see(self, worker: Any) -> None:
-        """Note which threads run the worker's attempts: Dask forgets that of a task that it reschedules."""
-        idents = _compat.running_threads(worker)
-        with self._lock:
-            for attempt in self.running.values():
-                if attempt.worker is worker and attempt.seen is None:
-                    attempt.seen = idents.get(attempt.key)
+    def calls(self, worker: str) -> list[Attempt]:
+        """Return the calls of actors' methods that a worker runs now."""
+        return [attempt for attempt in list(self.working) if attempt.attempt_id == CALL and attempt.worker == worker]
 
-    def announce(self, workers: Iterable[Any]) -> list[dict[str, Any]]:
-        """Return start records of the workers' attempts that are at work: each once, and again with its thread."""
-        records = []
-        with self._lock:
-            for worker in workers:
-                idents = _compat.running_threads(worker)
-                for attempt in self.running.values():
-                    if attempt.worker is not worker or attempt.ident is not None:
-                        continue
-                    attempt.ident = idents.get(attempt.key)
-                    if attempt.ident is not None:
-                        attempt.tid = self.threads.tid(attempt.ident)
-                    elif attempt.announced:
-                        continue
-                    attempt.announced = True
-                    base = self.threads.base(attempt.tid) if attempt.tid is not None else None
-                    records.append(attempt.start_record(base))
-        return records
+    # what the process's children cost
 
     def without(self, action: Callable[[], Any]) -> Any:
         """Do something that may reap a child of ours; what that child cost is no task's."""
         with self._lock:
-            self.children.settle(self.running.values())
+            self.children.settle(self._known())
         try:
             return action()
         finally:
@@ -210,43 +267,70 @@ class Ledger:
 
     def spawning(self, event: str) -> None:
         """Note that the calling thread is about to make a process."""
-        ident = threading.get_ident()
+        runner = self._runner_now()
+        if runner is None:
+            return
         with self._lock:
-            for worker in self.workers:
-                key = _compat.runs_now(worker, ident)
-                attempt = self.running.get((id(worker), key)) if key is not None else None
-                if attempt is None:
-                    continue
-                again = event == "os.posix_spawn" and attempt.last_event == "subprocess.Popen"
-                attempt.last_event = "" if again else event
-                if not again:
-                    attempt.tid = threading.get_native_id()
-                    self.children.spawning(attempt, self.running.values())
-                return
+            spawner = runner.spawner
+            if spawner is None:
+                spawner = runner.spawner = Spawner(threading.get_native_id())
+            again = event == "os.posix_spawn" and spawner.last_event == "subprocess.Popen"
+            spawner.last_event = "" if again else event
+            if not again:
+                self.children.spawning(spawner, self._known())
 
-    def _left_by(self, attempt: Attempt) -> int | None:
-        """Return the thread that must have run an attempt: the only idle one that worked since it was read last."""
-        busy = set(_compat.running_threads(attempt.worker).values())
-        idle = (ident for ident in _compat.pool_threads(attempt.worker) if ident not in busy)
-        worked = [ident for ident in idle if self.threads.worked(ident)]
-        return worked[0] if len(worked) == 1 else None
+    def _runner_now(self) -> Runner | Meter | None:
+        """Return where the attempt runs whose code is being run, or None."""
+        meter: Meter | None = getattr(self._local, "meter", None)
+        if meter is not None:
+            return meter
+        runner: Runner | None = getattr(self._local, "runner", None)
+        return runner if runner is not None and runner.attempt is not None else None
 
-    def _look(self, mono_ns: int, ending: Attempt | None = None) -> None:
+    def _places(self) -> list[Runner | Meter]:
+        return [runner for runner in self._runners.values() if runner.attempt is not None] + list(self.balance.meters)
+
+    def _known(self) -> list[Spawner]:
+        return [place.spawner for place in self._places() if place.spawner is not None]
+
+    def _spawners(self) -> list[Spawner]:
+        """Return a spawner for each attempt at work."""
+        for place in self._places():
+            place.spawner = place.spawner or Spawner(place.tid)
+        return self._known()
+
+    def stepping(self, meter: Meter | None) -> None:
+        """Say whose coroutine the calling thread runs from now on; None: nobody's."""
+        self._local.meter = meter
+
+    def _look(self, mono_ns: int, sure: Spawner | None = None) -> bool:
+        """Take memory and children; return whether the calling thread read files for it."""
         self._looked_ns = mono_ns
-        self._rss = self.memory.rss()
-        peak = self.memory.peak()
-        running = self.running.values()
+        peak, self._rss, read = self.memory.look()
         if peak is not None:
-            for attempt in running:
-                if attempt.hwm is None or peak > attempt.hwm:
-                    attempt.hwm = peak
-        self.children.settle(running, sure=ending, boundary=True)
+            for attempt in self.working:
+                if attempt.hwm_bytes is None or peak > attempt.hwm_bytes:
+                    attempt.hwm_bytes = peak
+        return self.children.settle(self._known(), sure=sure, boundary=True) or read
+
+    def account(self) -> dict[str, int] | None:
+        """Return who used the CPU of this process so far: a row of the stream `worker`; None where nobody knows."""
+        if not self.balance.possible:
+            return None
+        with self._lock:
+            self.children.settle(self._known())
+            for tid in self.balance.renew():
+                self._runners.pop(tid).close()
+            return self.balance.row()
 
     def close(self) -> None:
         """Close the descriptors."""
-        self.threads.close()
-        self.memory.close()
-        self.children.close()
+        with self._lock:
+            for runner in self._runners.values():
+                runner.close()
+            self._runners.clear()
+            self.memory.close()
+            self.children.close()
 
 
 _LEDGER: Ledger | None = None
@@ -255,7 +339,7 @@ _GUARD = threading.Lock()
 
 
 def join(worker: Any, reset_peak: bool) -> Ledger:
-    """Return the ledger of this process, with the worker in it."""
+    """Return the ledger of this process, with the worker in it; called in the worker's event loop."""
     global _LEDGER, _HOOKED
     with _GUARD:
         if _LEDGER is None:
@@ -265,19 +349,20 @@ def join(worker: Any, reset_peak: bool) -> Ledger:
             sys.addaudithook(_hook)
             os.register_at_fork(after_in_child=_forget)
         _LEDGER.workers.append(worker)
+        _LEDGER.balance.loop(threading.get_native_id())
         return _LEDGER
 
 
-def leave(worker: Any) -> None:
-    """Take the worker out of the ledger; the last one closes it."""
+def leave(worker: Any, attempts: Iterable[Attempt]) -> None:
+    """Take the worker and its attempts out of the ledger; the last one closes it."""
     global _LEDGER
     with _GUARD:
         ledger = _LEDGER
         if ledger is None or worker not in ledger.workers:
             return
         ledger.workers.remove(worker)
-        for name in [name for name in ledger.running if name[0] == id(worker)]:
-            del ledger.running[name]
+        for attempt in attempts:
+            ledger.leave(attempt)
         if not ledger.workers:
             _LEDGER = None
             ledger.close()

@@ -9,26 +9,41 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
-from collections.abc import Collection, Iterable
-from typing import Protocol
+import threading
+from collections.abc import Callable, Collection, Iterable
 
-from jumper_dask.readings import Io, Threads, parse_io
+from jumper_dask.readings import Io, ThreadsIo, counters, open_or_none, parse_io
 
 Cost = tuple[int, int, int, int, int, int]
 #: user ns, system ns, read bytes, write bytes, read chars, write chars
 NOTHING: Cost = (0, 0, 0, 0, 0, 0)
 
 
-class Spawner(Protocol):
-    """A running attempt, as far as its children go."""
+class Spawner:
+    """A running attempt, as far as its children go.
 
-    tid: int | None
-    spawned: int
-    unseen: int
-    fresh: bool
-    children: list[int]
-    children_estimated: bool
+    Attributes
+    ----------
+    tid : int or None
+        The kernel's id of the thread that runs it.
+    spawned : int
+        How many processes it was about to make.
+    cost : list of int
+        What those that were reaped had used.
+    estimated : bool
+        Whether that is a share of what several attempts' children used.
+    ended : bool
+        Whether the attempt has ended: what its children cost from now on is nobody's.
+    """
+
+    __slots__ = ("cost", "ended", "estimated", "fresh", "last_event", "spawned", "tid", "unseen")
+
+    def __init__(self, tid: int | None) -> None:
+        self.tid = tid
+        self.spawned = self.unseen = 0
+        self.ended = self.fresh = self.estimated = False
+        self.last_event = ""
+        self.cost = list(NOTHING)
 
 
 class Children:
@@ -36,59 +51,79 @@ class Children:
 
     Parameters
     ----------
-    threads : Threads
-        The threads of this process; what they read and wrote themselves is no child's.
+    running : callable
+        Gives a spawner for each attempt at work: who shares the cost of children that nobody was seen to spawn.
+
+    Attributes
+    ----------
+    given_ns, own_ns : int
+        CPU that attempts got so far, and CPU of children that are the monitor's own.
     """
 
-    def __init__(self, threads: Threads) -> None:
-        self._threads = threads
+    def __init__(self, running: Callable[[], Iterable[Spawner]]) -> None:
+        self._threads = ThreadsIo()
+        self._running = running
+        self.given_ns = self.own_ns = 0
         self._lists: dict[int, int] = {}
         self._owner: dict[int, Spawner] = {}
-        self._cpu = _cpu()
-        self._self_io = _open("/proc/self/io")
+        self._cpu = counters.children()
+        self._self_io = open_or_none("/proc/self/io", os.O_RDONLY)
         self._io: Io | None = None
         self._gone = [0, 0, 0, 0]
         self._seen_io: dict[int, Io] = {}
         self._reaped: dict[int, tuple[Spawner, int]] = {}
 
-    def spawning(self, spawner: Spawner, running: Collection[Spawner]) -> None:
+    def spawning(self, spawner: Spawner, known: Collection[Spawner]) -> None:
         """Note that an attempt is about to spawn, from its own thread."""
         if self._io is None:
             self._io = self._children_io()
-        self.settle(running, sure=spawner)
+        self.settle(known, sure=spawner)
         spawner.spawned += 1
         spawner.unseen += 1
         spawner.fresh = True
 
-    def settle(self, running: Collection[Spawner], sure: Spawner | None = None, boundary: bool = False) -> None:
-        """Share out what was added to the ledger since the last look.
+    def settle(self, known: Collection[Spawner], sure: Spawner | None = None, boundary: bool = False) -> bool:
+        """Share out what was added to the ledger since the last look; return whether files were read for it.
 
-        ``sure`` is an attempt that is known to be at no fork now: all that it spawned is listed or reaped.
+        Parameters
+        ----------
+        known : collection of Spawner
+            The attempts at work that spawned.
+        sure : Spawner, optional
+            One of them that is at no fork now: all that it spawned is listed or reaped.
+        boundary : bool
+            Whether an attempt begins or ends: I/O is shared out then.
         """
-        cpu = _cpu()
-        if cpu == self._cpu and self._io is None and not self._owner:
-            return
+        cpu: tuple[int, int] = counters.children()
+        if cpu == self._cpu and self._io is None and not self._owner and not known:
+            return False
         user, system = cpu[0] - self._cpu[0], cpu[1] - self._cpu[1]
         self._cpu = cpu
-        waiting = [a for a in running if a.unseen or a.spawned]
-        if not waiting and not self._owner and not user and not system:
+        if not known and not self._owner and not user and not system:
             if boundary:
                 self._io = None
-            return
-        reaped = self._look(waiting, sure)
+            return False
+        reaped = self._look(known, sure)
         if user or system:
-            self._share((user, system, 0, 0, 0, 0), reaped, running)
+            self._share((user, system, 0, 0, 0, 0), reaped)
         for attempt, number in reaped.values():
             before = self._reaped.get(id(attempt), (attempt, 0))[1]
             self._reaped[id(attempt)] = (attempt, before + number)
         if boundary:
-            self._share_io(running)
-            if not waiting and not self._owner:
+            self._share_io()
+            if not known and not self._owner:
                 self._io = None
+        return True
+
+    @property
+    def seen_ns(self) -> int:
+        """CPU of all children that were reaped until the last look."""
+        return sum(self._cpu)
 
     def skip(self) -> None:
         """Leave out what was added since the last look: children that are our own."""
-        self._cpu = _cpu()
+        before, self._cpu = self._cpu, counters.children()
+        self.own_ns += sum(self._cpu) - sum(before)
 
     def _look(self, waiting: Collection[Spawner], sure: Spawner | None) -> dict[int, tuple[Spawner, int]]:
         reaped: dict[int, tuple[Spawner, int]] = {}
@@ -117,23 +152,25 @@ class Children:
                 attempt.fresh = False
         return reaped
 
-    def _share(self, cost: Cost, reaped: dict[int, tuple[Spawner, int]], running: Iterable[Spawner]) -> None:
+    def _share(self, cost: Cost, reaped: dict[int, tuple[Spawner, int]]) -> None:
         shares = list(reaped.values())
         guessed = not shares
         if guessed:
-            shares = [(attempt, 1) for attempt in running]
+            shares = [(attempt, 1) for attempt in self._running()]
         total = sum(number for _, number in shares)
         given = list(NOTHING)
         for position, (attempt, number) in enumerate(shares):
-            last = position == len(shares) - 1
+            last, had = position == len(shares) - 1, sum(attempt.cost[:2])
             for index, amount in enumerate(cost):
                 part = amount - given[index] if last else amount * number // total
                 given[index] += part
-                attempt.children[index] += part
+                attempt.cost[index] += part
+            if not attempt.ended:
+                self.given_ns += sum(attempt.cost[:2]) - had
             if guessed or len(shares) > 1:
-                attempt.children_estimated = True
+                attempt.estimated = True
 
-    def _share_io(self, running: Collection[Spawner]) -> None:
+    def _share_io(self) -> None:
         reaped, self._reaped = self._reaped, {}
         before, self._io = self._io, self._children_io()
         if before is None or self._io is None:
@@ -141,13 +178,13 @@ class Children:
         now = self._io
         cost: Cost = (0, 0, *(max(0, b - a) for a, b in zip(before, now, strict=True)))  # type: ignore[assignment]
         if reaped and any(cost):
-            self._share(cost, reaped, running)
+            self._share(cost, reaped)
 
     def _list(self, tid: int) -> list[int]:
         """Return the children that a thread forked and that are not reaped (proc(5), task/TID/children)."""
         descriptor = self._lists.get(tid)
         if descriptor is None:
-            descriptor = _open(f"/proc/self/task/{tid}/children")
+            descriptor = open_or_none(f"/proc/self/task/{tid}/children", os.O_RDONLY)
             if descriptor is None:
                 return []
             self._lists[tid] = descriptor
@@ -162,7 +199,7 @@ class Children:
         """Return the I/O of the reaped children: the process's less its threads', living and gone."""
         if self._self_io is None:
             return None
-        own = _native_id()
+        own = threading.get_native_id()
         for _ in range(4):
             others = self._others_io(own)
             mine = self._threads.io(own)
@@ -198,23 +235,4 @@ class Children:
                 os.close(descriptor)
         self._lists.clear()
         self._self_io = None
-
-
-def _cpu() -> tuple[int, int]:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if not usage.ru_utime and not usage.ru_stime:
-        return 0, 0
-    return round(usage.ru_utime * 1e6) * 1000, round(usage.ru_stime * 1e6) * 1000
-
-
-def _open(path: str) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-
-
-def _native_id() -> int:
-    import threading
-
-    return threading.get_native_id()
+        self._threads.close()

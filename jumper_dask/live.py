@@ -9,10 +9,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from jumper_dask.boundaries import Attempt
 
 __all__ = ["Group", "Live", "Process", "Totals"]
 
@@ -73,30 +76,31 @@ class Totals:
         self.groups: dict[str, Group] = {}
         self._since_ns = time.monotonic_ns()
 
-    def add(self, group: str, wall_ns: int, stop: Mapping[str, Any]) -> None:
-        """Add an attempt that ended, as its stop record says it (docs/segment.md)."""
-        total = self.groups.get(group)
+    def add(self, attempt: Attempt) -> None:
+        """Add an attempt that ended."""
+        total = self.groups.get(attempt.group)
         if total is None:
-            total = self._new(group)
-        state = stop["state"]
-        if state == "done":
+            total = self._new(attempt.group)
+        if attempt.state == "done":
             total.done += 1
-        elif state == "failed":
+        elif attempt.state == "failed":
             total.failed += 1
         else:
             total.cancelled += 1
-        total.wall_ns += wall_ns
-        base, end = stop.get("base"), stop.get("end")
+        total.wall_ns += attempt.mono_ns - attempt.begin_ns
+        total.cpu_ns += attempt.helpers_cpu_ns
+        base, end = attempt.base, attempt.end
         if base is not None and end is not None:
             total.cpu_ns += end.cpu_ns - base.cpu_ns
             if end.read_chars is not None and base.read_chars is not None:
                 total.read_chars += end.read_chars - base.read_chars
+            if end.write_chars is not None and base.write_chars is not None:
                 total.write_chars += end.write_chars - base.write_chars
-        if (children := stop.get("children")) is not None:
+        if (children := attempt.children) is not None:
             total.cpu_ns += children["cpu_ns"]
             total.read_chars += children["read_chars"]
             total.write_chars += children["write_chars"]
-        peak = stop.get("hwm_bytes") or stop.get("rss_stop_bytes") or 0
+        peak = attempt.hwm_bytes or attempt.rss_stop_bytes or 0
         if peak > total.peak_bytes:
             total.peak_bytes = peak
 

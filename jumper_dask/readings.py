@@ -1,6 +1,7 @@
-"""What the kernel counted for this process and its threads: CPU, I/O, resident memory, by kept descriptors.
+"""What the kernel counts for this process and its threads: CPU, I/O, resident memory, by kept descriptors.
 
-Each reading is a few system calls on descriptors that stay open; where there is no /proc, it is None.
+``counters`` reads them at a task's boundaries: compiled where that was built, else in Python, with the same results.
+Where there is no /proc, I/O and memory are None.
 """
 
 from __future__ import annotations
@@ -8,28 +9,33 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import sys
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from jumper_dask._compat import native_id
+from jumper_dask import counters as _python
 
-#: CPU that a thread may use between two tasks without working, in ns.
-WAITING_NS = 200_000
+try:
+    from jumper_dask import _boundary
+except ImportError:
+    counters: Any = _python
+else:
+    counters = _boundary
+
+#: Reading the mark of a process that once forked from a larger one, instead of what that one had, in bytes.
+SLACK_BYTES = 1 << 20
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_LINUX = sys.platform.startswith("linux")
 
 
-class Reading(msgspec.Struct, frozen=True, gc=False):
-    """Cumulative counters of a thread: CPU in ns, the rest in bytes."""
+class Reading(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Cumulative counters of whoever ran a task: CPU in ns, the rest in bytes; None where it is not known."""
 
     cpu_ns: int
-    read_bytes: int = 0
-    write_bytes: int = 0
-    read_chars: int = 0
-    write_chars: int = 0
+    read_bytes: int | None = None
+    write_bytes: int | None = None
+    read_chars: int | None = None
+    write_chars: int | None = None
 
 
 class Io(NamedTuple):
@@ -41,42 +47,25 @@ class Io(NamedTuple):
     write_chars: int
 
 
-def parse_io(text: bytes) -> Io:
-    """Return the counters in a `/proc/PID/io`.
-
-    Examples
-    --------
-    >>> parse_io(b"rchar: 1\\nwchar: 2\\nsyscr: 3\\nsyscw: 4\\nread_bytes: 5\\nwrite_bytes: 6\\n")
-    Io(read_bytes=5, write_bytes=6, read_chars=1, write_chars=2)
-    """
-    words = text.split()
-    return Io._make((int(words[9]), int(words[11]), int(words[1]), int(words[3])))
-
-
 def thread_cpu_ns(tid: int) -> int:
     """Return the CPU time of a thread of this process in ns.
 
     Source: the kernel's clock of a thread, ``(~tid << 3) | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED``
     (clock_getcpuclockid(3), include/linux/posix-timers.h); unlike schedstat it is right while the thread runs.
+
+    Raises
+    ------
+    OSError
+        Where there is no such thread.
     """
     return time.clock_gettime_ns((~tid << 3) | 6)
 
 
-class Threads:
-    """The counters of the threads of this process, each by a kept descriptor of `/proc/self/task/TID/io`.
-
-    A thread that was there before has what it had then as its first baseline; one that came later starts at zero.
-    """
+class ThreadsIo:
+    """The I/O of all threads of this process, each by a kept descriptor of `/proc/self/task/TID/io`."""
 
     def __init__(self) -> None:
-        self._io: dict[int, int] = {}
-        self._texts: dict[int, tuple[bytes, Io]] = {}
-        self._tids: dict[int, int] = {}
-        self._last: dict[int, Reading] = {}
-        self._has_io = os.access("/proc/self/io", os.R_OK)
-        for tid in self.alive():
-            if (reading := self.read(tid)) is not None:
-                self._last[tid] = reading
+        self._descriptors: dict[int, int] = {}
 
     @staticmethod
     def alive() -> list[int]:
@@ -86,78 +75,39 @@ class Threads:
         except OSError:
             return []
 
-    def tid(self, ident: int) -> int | None:
-        """Return the kernel's id of a living thread that Python knows as ``ident``."""
-        known = self._tids.get(ident)
-        if known is None or self.read(known) is None:
-            known = native_id(ident) if _LINUX else None
-            if known is not None:
-                self._tids[ident] = known
-        return known
-
     def io(self, tid: int) -> tuple[Io, int] | None:
         """Return the I/O of a thread, and how many bytes were read to learn it; None where it is gone."""
-        descriptor = self._io.get(tid)
+        descriptor = self._descriptors.get(tid)
         try:
             if descriptor is None:
-                descriptor = self._io[tid] = os.open(f"/proc/self/task/{tid}/io", os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = self._descriptors[tid] = os.open(f"/proc/self/task/{tid}/io", os.O_RDONLY | os.O_CLOEXEC)
             text = os.pread(descriptor, 512, 0)
-            before = self._texts.get(tid)
-            if before is not None and before[0] == text:
-                return before[1], len(text)
-            self._texts[tid] = text, (io := parse_io(text))
-            return io, len(text)
+            return parse_io(text), len(text)
         except (OSError, IndexError, ValueError):
             self.forget(tid)
             return None
 
-    def read(self, tid: int) -> Reading | None:
-        """Return the counters of a thread, or None where it is gone."""
-        io = self.io(tid)
-        if io is None and self._has_io:
-            return None
-        try:
-            return Reading(thread_cpu_ns(tid), *(io[0] if io else ()))
-        except OSError:
-            return None
-
-    def step(self, ident: int) -> tuple[int, Reading, Reading] | None:
-        """Return (tid, last reading, reading now) of a thread; the next step begins at this one."""
-        tid = self._tids.get(ident)
-        end = self.read(tid) if tid is not None else None
-        if end is None:
-            tid = self.tid(ident)
-            end = self.read(tid) if tid is not None else None
-        if tid is None or end is None:
-            return None
-        base = self.base(tid)
-        self._last[tid] = end
-        return tid, base, end
-
-    def base(self, tid: int) -> Reading:
-        """Return the reading that the next step begins at."""
-        return self._last.get(tid) or Reading(0)
-
-    def worked(self, ident: int) -> bool:
-        """Return whether a thread used more CPU since its last reading than it takes to wait for work."""
-        tid = self.tid(ident)
-        try:
-            return tid is not None and thread_cpu_ns(tid) - self.base(tid).cpu_ns > WAITING_NS
-        except OSError:
-            return False
-
     def forget(self, tid: int) -> None:
         """Drop what is kept for a thread that is gone."""
-        self._last.pop(tid, None)
-        self._texts.pop(tid, None)
-        if (descriptor := self._io.pop(tid, None)) is not None:
+        if (descriptor := self._descriptors.pop(tid, None)) is not None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
     def close(self) -> None:
         """Close the descriptors."""
-        for tid in list(self._io):
+        for tid in list(self._descriptors):
             self.forget(tid)
+
+
+def parse_io(text: bytes) -> Io:
+    """Return the counters in a `/proc/PID/io`.
+
+    Examples
+    --------
+    >>> parse_io(b"rchar: 1\\nwchar: 2\\nsyscr: 3\\nsyscw: 4\\nread_bytes: 5\\nwrite_bytes: 6\\n")
+    Io(read_bytes=5, write_bytes=6, read_chars=1, write_chars=2)
+    """
+    return Io(*_python.parse(text))
 
 
 class Memory:
@@ -169,39 +119,46 @@ class Memory:
         Whether the mark may be reset; without it there is no peak.
 
     Source: proc(5): writing 5 to `clear_refs` resets the mark; getrusage(2): `ru_maxrss` is the higher of it and of
-    what the process that started this one once had, which is why `VmHWM` is read where that is above our own.
+    what the process that started this one once had. Right after a reset, the mark is what is resident now; where that
+    is below the inherited one, `VmHWM` and `statm` are read instead.
     """
 
     def __init__(self, reset: bool) -> None:
-        self._statm = _open("/proc/self/statm", os.O_RDONLY)
-        self._status = _open("/proc/self/status", os.O_RDONLY) if reset else None
-        self._clear = _open("/proc/self/clear_refs", os.O_WRONLY) if reset else None
+        self._statm = open_or_none("/proc/self/statm", os.O_RDONLY)
+        self._status = open_or_none("/proc/self/status", os.O_RDONLY) if reset else None
+        self._clear = open_or_none("/proc/self/clear_refs", os.O_WRONLY) if reset else None
         self._inherited = 0
-        if self._clear is not None and self.peak() is not None:
-            mark = _maxrss()
-            if mark > (self._hwm() or 0) + (1 << 20):
+        if self._clear is not None and counters.peak(self._clear) is not None:
+            mark = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            if mark > (self._hwm() or 0) + SLACK_BYTES:
                 self._inherited = mark
+
+    @property
+    def resets(self) -> bool:
+        """Whether the mark is reset at each look, by writing a character."""
+        return self._clear is not None
+
+    def look(self) -> tuple[int | None, int | None, bool]:
+        """Return (peak since the last look, resident now, whether a file was read for it); bytes, None: not known."""
+        if self._clear is None:
+            return None, self.rss(), True
+        if self._inherited and (hwm := self._hwm()) is not None and hwm <= self._inherited:
+            counters.peak(self._clear)
+            return hwm, self.rss(), True
+        found = counters.peak(self._clear)
+        if found is None:
+            os.close(self._clear)
+            self._clear = None
+            return None, self.rss(), True
+        if found[1] <= self._inherited:
+            return found[0], self.rss(), True
+        return found[0], found[1], False
 
     def rss(self) -> int | None:
         """Return the resident memory in bytes."""
         if self._statm is None:
             return None
         return int(os.pread(self._statm, 128, 0).split()[1]) * _PAGE
-
-    def peak(self) -> int | None:
-        """Return the highest resident memory in bytes since the last call, and begin anew; None where it is off."""
-        if self._clear is None:
-            return None
-        mark: int | None = _maxrss()
-        if mark is not None and mark <= self._inherited:
-            mark = self._hwm()
-        try:
-            os.write(self._clear, b"5")
-        except OSError:
-            os.close(self._clear)
-            self._clear = None
-            return None
-        return mark
 
     def _hwm(self) -> int | None:
         if self._status is None:
@@ -218,12 +175,9 @@ class Memory:
         self._statm = self._status = self._clear = None
 
 
-def _open(path: str, flags: int) -> int | None:
+def open_or_none(path: str, flags: int) -> int | None:
+    """Return a descriptor that no child inherits, or None where the file cannot be opened."""
     try:
         return os.open(path, flags | os.O_CLOEXEC)
     except OSError:
         return None
-
-
-def _maxrss() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import pickle
 import resource
+import secrets
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -24,21 +26,25 @@ from jumper.monitor.sampling import Sampling
 from jumper.monitor.segment import SegmentWriter, spool_folder
 from jumper.schema.errors import MonitorUnavailableError
 from jumper.utilities import node_name, slurm_job_id
-from jumper_dask import _compat, boundaries
+from jumper_dask import _compat, boundaries, settings
+from jumper_dask.coroutines import Meter
 from jumper_dask.live import Totals
 from jumper_dask.plugin import CollectorPlugin
+from jumper_dask.running import Slots, beside, last_words, oom_kills
 from jumper_dask.shipping import Shipper, Source, adopt
 
 #: A nanny kills a closing worker after 4 s: what is left then stays in the spool for who comes next.
 TEARDOWN_S = 3.0
 #: How often the spool folder is looked through for segments whose worker is gone, in seconds.
 ADOPT_S = 10.0
-#: How long after a task's start its thread is looked up, in seconds.
-SEE_S = 0.002
 #: Records in a block at most, so that a block fits into a shard.
 RECORDS_A_BLOCK = 200
-#: The spool is full past this size, in bytes.
-SPOOL_BYTES = 256 << 20
+#: So many records wait for a disk that does not keep up; further ones are dropped and counted.
+NOTES = 100_000
+#: Exchanges of times at the start, of which the best one counts.
+EXCHANGES = 8
+#: `collect` tries again after a refusal, in seconds.
+RETRY_S = 0.5
 
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
@@ -59,8 +65,10 @@ class WorkerSide:
         self.site: Site | None = None
         self._attempts: dict[Any, boundaries.Attempt] = {}
         self._ledger: boundaries.Ledger | None = None
-        self._facts: dict[str, Any] = {}
-        self._seeing = self._begun = False
+        self._slots: dict[Any, int | None] = {}
+        self._pid = os.getpid()
+        self._token = secrets.token_hex(4)
+        self._calls = itertools.count(1)
 
     async def start(self) -> None:
         """Make sure of the scheduler's side, then begin to measure."""
@@ -68,67 +76,111 @@ class WorkerSide:
         plugin = CollectorPlugin(self.config["interval"])
         await scheduler.register_scheduler_plugin(plugin=pickle.dumps(plugin), name=plugin.name, idempotent=True)
         greeting = await scheduler.jumper_hello(
-            worker=self.worker.address, name=str(self.worker.name), node=node_name(), pid=os.getpid()
+            worker=self.worker.address,
+            name=str(self.worker.name),
+            node=node_name(),
+            pid=os.getpid(),
+            interval=float(self.config["interval"]),
         )
         if not isinstance(greeting, dict) or "run" not in greeting:
             raise RuntimeError("the scheduler has no collector; install jumper-workflows there too")
-        self._facts = {"worker": self.worker.address}
         self._ledger = boundaries.join(self.worker, bool(self.config["reset_peak"]))
         self.site = await Site.enter(self, greeting["run"], self._ledger)
+        self.site.shipper.period_s = float(greeting["period_s"])
         self.worker.handlers["jumper_flush"] = self._flush
+        _compat.watch_threads(self.worker, self._begins, self._ends)
+        actors = _compat.actor_executor(self.worker)
+        if actors is not None:
+            actors.submit = partial(self._call_actor, type(actors).submit, actors)
 
     def transition(self, key: Any, start: str, finish: str) -> None:
-        """Note the boundaries among a task's transitions."""
+        """Note what will be run, and how it ended; in the event loop."""
         attempt = self._attempts.get(key)
-        if attempt is None and finish != "executing":
-            return
-        ledger, site = self._ledger, self.site
-        if ledger is None or site is None:
+        if attempt is None:
+            if finish == "executing":
+                self._expect(key)
             return
         ts = _compat.worker_task(self.worker, key)
-        if attempt is None:
-            if ts is None:
+        if ts is not None and ts.state in _compat.AT_WORK:
+            return
+        del self._attempts[key]
+        if self.site is not None:
+            self.site.slots.end(self._slots.pop(key, None))
+        attempt.state, reason = _outcome(ts, start, finish)
+        if reason is not None:
+            attempt.reason = reason
+        self._note(attempt)
+
+    def _expect(self, key: Any) -> None:
+        ts = _compat.worker_task(self.worker, key)
+        ledger = self._ledger
+        if ts is None or ledger is None or self.site is None:
+            return
+        attempt = self._attempts[key] = boundaries.Attempt(
+            str(key), _compat.run_id(ts), self.worker.address, ts.prefix, self._pid, "dask", span=ts.span_id
+        )
+        if ts.dependencies:
+            attempt.input_bytes = sum([int(d.nbytes or 0) for d in ts.dependencies])
+        if ts.annotations:
+            attempt.annotations = ts.annotations
+        self._slots[key] = self.site.slots.begin(
+            attempt.key, attempt.attempt_id, attempt.group, time.monotonic_ns(), time.time_ns()
+        )
+        if _compat.is_coroutine(ts):
+            ts.run_spec = Meter(ts.run_spec, attempt, ledger)
+        elif ts.annotations and not _compat.in_process(self.worker, ts):
+            attempt.begin_ns = time.monotonic_ns()
+            attempt.flags = ("elsewhere",)
+
+    def _begins(self, key: Any) -> None:
+        """Note that the calling thread begins to run a task, or a method of an actor, of which Dask tells no more."""
+        with contextlib.suppress(Exception):  # it would be the task's
+            if self._ledger is None:
                 return
-            facts = {**self._facts, "group": ts.prefix}
-            if ts.span_id is not None:
-                facts["span"] = ts.span_id
-            if ts.dependencies:
-                facts["input_bytes"] = sum(int(d.nbytes or 0) for d in ts.dependencies)
-            self._attempts[key] = ledger.begin(self.worker, key, _compat.run_id(ts), facts)
-            self._see_soon()
-        elif ts is None or ts.state not in _compat.AT_WORK:
-            del self._attempts[key]
-            attempt.state, reason = _outcome(ts, start, finish)
-            ident = _compat.ran_on(self.worker, ts) if ts is not None else None
-            seek = ident is None and ts is not None and start == "executing" and _compat.in_thread(self.worker, ts)
-            records = ledger.finish(attempt, ident, self._times(ts), seek)
-            if reason is not None:
-                records[-1]["reason"] = reason
-            site.totals.add(attempt.facts["group"], records[-1]["mono_ns"] - attempt.mono_ns, records[-1])
-            for record in records:
-                site.note(record)
+            attempt = self._attempts.get(key)
+            if attempt is not None:
+                self._ledger.begin(attempt)
+                return
+            name, number = str(key), f"{self._token}{next(self._calls):x}"
+            self._ledger.begin(
+                boundaries.Attempt(f"{name}-{number}", boundaries.CALL, self.worker.address, name, self._pid, "dask")
+            )
 
-    def _see_soon(self) -> None:
-        if self._seeing:
-            self._begun = True
-        else:
-            self._seeing, self._begun = True, False
-            asyncio.get_running_loop().call_later(SEE_S, self._see)
+    def _ends(self, state: str = "done", reason: str | None = None) -> None:
+        """Note that the calling thread is through with what it ran."""
+        with contextlib.suppress(Exception):
+            ended = self._ledger.end() if self._ledger is not None else None
+            if ended is not None and ended.attempt_id == boundaries.CALL:
+                ended.state, ended.reason = state, reason
+                self._note(ended)
 
-    def _see(self) -> None:
-        """Look at who runs what; once more where an attempt began meanwhile."""
-        self._seeing = False
-        if self._ledger is not None and self.site is not None:
-            self._ledger.see(self.worker)
-            if self._begun:
-                self._see_soon()
+    def _note(self, attempt: boundaries.Attempt) -> None:
+        if self.site is not None:
+            attempt.event = "stop"
+            if not attempt.mono_ns and self._ledger is not None:
+                self._ledger.leave(attempt)
+                attempt.mono_ns = attempt.mono_ns or time.monotonic_ns()
+            if not attempt.begin_ns:  # it failed before it ran
+                attempt.begin_ns = attempt.mono_ns
+            self.site.note(attempt)
 
-    def _times(self, ts: Any) -> tuple[int, int] | None:
-        times = _compat.compute_times(ts)
-        if times is None:
-            return None
-        shift = time.monotonic_ns() - time.time_ns() - round(_compat.scheduler_delay(self.worker) * 1e9)
-        return round(times[0] * 1e9) + shift, round(times[1] * 1e9) + shift
+    def _call_actor(self, submit: Any, executor: Any, function: Any, /, *arguments: Any, **keywords: Any) -> Any:
+        """Submit a call of an actor's method: where it raises, Dask does not note its end."""
+
+        def call() -> Any:
+            try:
+                return function(*arguments, **keywords)
+            except BaseException as error:
+                self._ends("failed", f"{type(error).__name__}: {error}"[:300])
+                raise
+
+        return submit(executor, call)
+
+    def running(self) -> list[boundaries.Attempt]:
+        """Return the attempts that are at work and were not announced yet."""
+        _compat.tidy_threads(self.worker)
+        calls = self._ledger.calls(self.worker.address) if self._ledger is not None else []
+        return [a for a in [*list(self._attempts.values()), *calls] if a.begin_ns and not a.event]
 
     async def _flush(self, budget_s: float = 10.0) -> dict[str, Any]:
         """Write and ship all that there is: the handler that `collect` calls."""
@@ -141,10 +193,14 @@ class WorkerSide:
         self.worker.handlers.pop("jumper_flush", None)
         site, self.site = self.site, None
         if site is not None:
-            await site.leave(self)
+            shipped = await site.leave(self)
+            said = self.worker.scheduler.jumper_goodbye(worker=self.worker.address, shipped=shipped)
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self.worker.scheduler.jumper_goodbye(worker=self.worker.address), 0.5)
-        boundaries.leave(self.worker)
+                await asyncio.wait_for(said, 0.5)
+        _compat.unwatch_threads(self.worker)
+        if (actors := _compat.actor_executor(self.worker)) is not None:
+            vars(actors).pop("submit", None)
+        boundaries.leave(self.worker, self._attempts.values())
 
 
 class Site:
@@ -159,7 +215,9 @@ class Site:
         self.run = run
         self.ledger = ledger
         self.sides: list[WorkerSide] = []
-        self._lines: deque[bytes] = deque()
+        self.slots: Slots
+        self._notes: deque[boundaries.Attempt | dict[str, Any]] = deque()
+        self._overflow = 0
         self.interval = float(side.config["interval"])
         self.totals = Totals()
         self.shipper = Shipper(self._call, run, side.worker.address, self.note)
@@ -183,6 +241,8 @@ class Site:
             site.sides.append(side)
             try:
                 await site._in_thread(site._open)
+                with contextlib.suppress(OSError, TimeoutError, TypeError):  # the next pushes tell the time, too
+                    await site.shipper.exchange(EXCHANGES)
                 site._task = asyncio.create_task(site._work())
             except Exception as error:
                 site._failure = error
@@ -197,9 +257,12 @@ class Site:
                 raise site._failure
         return site
 
-    def note(self, record: dict[str, Any]) -> None:
-        """Take a record; encoded at once, so that the garbage collector has nothing of ours to walk."""
-        self._lines.append(_encode(record))
+    def note(self, record: boundaries.Attempt | dict[str, Any]) -> None:
+        """Take a record; it is encoded and written by the thread of the spool."""
+        if len(self._notes) < NOTES:
+            self._notes.append(record)
+        else:
+            self._overflow += 1
 
     async def flush(self, budget_s: float) -> bool:
         """Write and ship all that there is now; return whether the scheduler has it."""
@@ -207,15 +270,20 @@ class Site:
         await self._in_thread(self._adopt)
         await self._in_thread(self._flush_agent, min(2.0, budget_s / 2))
         await self._in_thread(self._write)
-        return await self.shipper.drain(max(0.1, deadline - time.monotonic()))
+        while not (shipped := await self.shipper.drain(max(0.1, deadline - time.monotonic()))):
+            if time.monotonic() + RETRY_S > deadline:
+                break
+            await asyncio.sleep(RETRY_S)
+        await self._adopted_home()
+        return shipped
 
-    async def leave(self, side: WorkerSide) -> None:
-        """Take a worker out; the last one ships what is left and closes."""
+    async def leave(self, side: WorkerSide) -> bool:
+        """Take a worker out; the last one ships what is left and closes. Return whether the scheduler has all."""
         deadline = time.monotonic() + TEARDOWN_S
         if len(self.sides) > 1:
             await self._in_thread(self._write)
             self.sides.remove(side)
-            return
+            return True  # the others of this process carry it
         self._sites.pop(self.run, None)
         if self._task is not None:
             self._task.cancel()
@@ -225,9 +293,11 @@ class Site:
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._in_thread(self._finish), TEARDOWN_S / 2)
             shipped = await self.shipper.drain(max(0.1, deadline - time.monotonic()))
+            await self._adopted_home()
         self.sides.remove(side)
         self._thread.submit(self._close, shipped)
         self._thread.shutdown(wait=False)
+        return shipped
 
     async def _in_thread(self, function: Any, *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
@@ -242,7 +312,7 @@ class Site:
         return self.totals.message(cpu_ns, self.ledger.memory.rss() or 0, _cpu_of(self._agent))
 
     async def _work(self) -> None:
-        shipped = adopted = time.monotonic()
+        adopted = time.monotonic()
         while True:
             await asyncio.sleep(min(self.interval, 1.0))
             now = time.monotonic()
@@ -251,17 +321,18 @@ class Site:
                 if now - adopted >= ADOPT_S:
                     adopted = now
                     await self._in_thread(self._adopt)
-                if now - shipped >= self.shipper.period_s:
-                    shipped = now
-                    await self.shipper.drain()
-                    await self._in_thread(self._drop_adopted)
+                if now >= self.shipper.due_s:
+                    await self.shipper.push()
+                    await self._adopted_home()
             except Exception as error:
                 self._reason = repr(error)
 
     def _open(self) -> None:
         self._folder = folder = spool_folder()
-        header = {"run": self.run, "interval_s": self.interval, "worker": self.sides[0].worker.address}
-        self._writer = SegmentWriter(folder, {"kind": "tasks", **header}, cap_bytes=SPOOL_BYTES)
+        header = {"run": self.run, "interval_s": self.interval, "worker": self.sides[0].worker.address,
+                  "oom_kills": oom_kills()}  # fmt: skip
+        self._writer = SegmentWriter(folder, {"kind": "tasks", **header}, cap_bytes=settings.spool_bytes())
+        self.slots = Slots(self._writer.path)
         self.shipper.sources.append(Source(self._writer.path, read=self._writer.read))
         collectors = self._config["collectors"]
         levels = ["process", "system", *(["slurm"] if slurm_job_id() else [])]
@@ -297,9 +368,9 @@ class Site:
         self._adopt()
         self._write()
 
-    def _event(self, kind: str, text: str) -> None:
+    def _event(self, kind: str, text: str, **more: Any) -> None:
         self.note({"type": "event", "kind": kind, "text": text, "mono_ns": time.monotonic_ns(),
-                   "wall_ns": time.time_ns()})  # fmt: skip
+                   "wall_ns": time.time_ns(), **more})  # fmt: skip
 
     def _write(self) -> None:
         writer = self._writer
@@ -309,12 +380,23 @@ class Site:
             reason, agent, self._agent = self._agent.reason, self._agent, None
             self._event("monitor-lost", reason)
             self.ledger.without(agent.stop)
-        for record in self.ledger.announce(side.worker for side in self.sides):
-            self.note(record)
-        for position in range(len(self._lines)):
-            writer.line(self._lines.popleft())
+        shift = time.time_ns() - time.monotonic_ns()
+        for side in self.sides:
+            for attempt in side.running():
+                attempt.event = "start"
+                writer.line(_encode(msgspec.structs.replace(attempt, mono_ns=attempt.begin_ns,
+                                                            wall_ns=attempt.begin_ns + shift)))  # fmt: skip
+        for position in range(len(self._notes)):
+            record = self._notes.popleft()
+            if isinstance(record, boundaries.Attempt):
+                record.wall_ns = record.mono_ns + shift
+                self.totals.add(record)
+            writer.line(_encode(record))
             if position % RECORDS_A_BLOCK == RECORDS_A_BLOCK - 1:
                 writer.flush()
+        row = self.ledger.account()
+        if row is not None:
+            writer.row("worker", row)
         writer.flush()
 
     def _flush_agent(self, timeout_s: float) -> None:
@@ -327,30 +409,38 @@ class Site:
         self._write()
         if self._writer is not None:
             self._writer.text({"type": "end", "mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), "ticks": 0,
-                               "dropped": self._writer.dropped})  # fmt: skip
+                               "dropped": self._writer.dropped + self._overflow})  # fmt: skip
             self._writer.flush()
 
     def _adopt(self) -> None:
         if self._folder is None:
             return
-        known = {source.path for source in self.shipper.sources}
-        for source in adopt(self._folder, self.run):
-            if source.path in known:
-                source.close()
-            else:
-                self.shipper.sources.append(source)
-                self._event("adopted", source.segment)
+        for source in adopt(self._folder, self.run, {source.path for source in self.shipper.sources}):
+            self.shipper.sources.append(source)
+            for record in last_words(source.path, source.header):
+                self.note(record)
 
-    def _drop_adopted(self) -> None:
-        for source in [source for source in self.shipper.sources if source.adopted]:
-            if source.acked and not source.next():
-                self.shipper.sources.remove(source)
-                source.close(remove=True)
+    async def _adopted_home(self) -> None:
+        """Tell the scheduler which adopted segments have come home whole, and remove them."""
+        sources = await self._in_thread(self._whole)
+        if sources:
+            await self._call("jumper_home", segments=[source.segment for source in sources])
+            await self._in_thread(self._drop, sources)
+
+    def _whole(self) -> list[Source]:
+        return [s for s in self.shipper.sources if s.adopted and s.acked and not s.next()]
+
+    def _drop(self, sources: list[Source]) -> None:
+        for source in sources:
+            self.shipper.sources.remove(source)
+            source.close(remove=True)
+            beside(source.path).unlink(missing_ok=True)
 
     def _close(self, shipped: bool) -> None:
         for source in self.shipper.sources:
             source.close(remove=shipped and source.acked > 0)
         if self._writer is not None:
+            self.slots.close(remove=shipped)
             self._writer.close()
 
 
@@ -366,7 +456,7 @@ def _cpu_of(agent: Any) -> int:
         return 0
 
 
-def _encode(record: dict[str, Any]) -> bytes:
+def _encode(record: boundaries.Attempt | dict[str, Any]) -> bytes:
     try:
         return _ENCODER.encode(record)
     except (TypeError, ValueError):  # a lone surrogate in a key, an integer beyond 64 bits

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -123,6 +124,7 @@ static void obey(struct engine *engine, int64_t *due)
 void *engine_thread(void *argument)
 {
     struct engine *engine = argument;
+    prctl(PR_SET_NAME, "jumper-engine"); /* so that top and Dask's balance tell it from the process's own threads */
     bool private_table = own_descriptors();
     int64_t due = INT64_MAX, rested = 0, next_look = INT64_MAX;
     pthread_mutex_lock(&engine->lock);

@@ -60,6 +60,8 @@ def attempts_of(records: list[Row]) -> list[Attempt]:
             attempt.start = record
         if record.get("event") == "stop" and (attempt.stop is None or record.get("witness") != "scheduler"):
             attempt.stop = record
+            if record.get("begin_ns") is not None:  # it tells of the start, too
+                attempt.start = {**record, "mono_ns": record["begin_ns"]}
     return list(found.values())
 
 
@@ -204,6 +206,8 @@ def _thread_cost(row: Row, facts: Row, samples: Samples, window: tuple[int, int]
     for name in ("cpu", "cpu_user", "cpu_system"):
         value = spent(f"{name}_ns")
         row[f"{name}_s"] = None if value is None else value / 1e9
+    if row["cpu_s"] is not None:
+        row["cpu_s"] += float(facts.get("helpers_cpu_ns") or 0) / 1e9
     if base and end:
         for name in ("cpu_user", "cpu_system"):
             if f"{name}_ns" not in base:  # the thread's own split is not known, so neither is the sum's

@@ -21,6 +21,7 @@ STREAMS = {
     "slurm": "the processes of this Slurm job on this node: one row a tick",
     "thread": "threads of the target: one row a tick and thread",
     "monitor": "the monitor's own cost: one row a tick",
+    "worker": "who used the CPU of a Dask worker's process, since it is measured: one row a second",
 }
 
 
@@ -78,11 +79,12 @@ def _key(name: str, unit: str, scope: tuple[str, ...], source: str) -> Column:
 
 COLUMNS: tuple[Column, ...] = (
     _key("mono_ns", "ns", tuple(STREAMS), "CLOCK_MONOTONIC at the start of the tick"),
-    _key("pid", "1", ("process", "thread", "monitor"), "process id of the target (of the monitor in `monitor`)"),
+    _key("pid", "1", ("process", "thread", "monitor", "worker"),
+         "process id of the target (of the monitor in `monitor`)"),
     _key("tid", "1", ("thread",), "kernel thread id"),
-    _counter("cpu_ns", "ns", (*_LEVELS, "thread", "monitor"),
+    _counter("cpu_ns", "ns", (*_LEVELS, "thread", "monitor", "worker"),
              "process CPU clock of the living + cutime and cstime of who reaped the dead; "
-             "system: /proc/stat without idle and iowait; thread: schedstat"),
+             "system: /proc/stat without idle and iowait; thread: schedstat; worker: sum of its parts"),
     _counter("cpu_user_ns", "ns", _LEVELS, "/proc/PID/stat utime+cutime; system: /proc/stat user+nice"),
     _counter("cpu_system_ns", "ns", _LEVELS, "/proc/PID/stat stime+cstime; system: /proc/stat system+irq+softirq"),
     _counter("cpu_iowait_ns", "ns", ("system",), "/proc/stat iowait"),
@@ -123,6 +125,14 @@ COLUMNS: tuple[Column, ...] = (
     Column("late_ns", "ns", "gauge", ("monitor",), "max", "max", "max", "start of this tick after its due time"),
     _counter("pss_cpu_ns", "ns", ("monitor",), "CPU time of the thread that reads PSS (part of cpu_ns)"),
     _counter("dropped", "1", ("monitor",), "blocks that could not be written, rows that there was no room for"),
+    _counter("cpu_tasks_ns", "ns", ("worker",), "clocks of threads while they ran tasks, coroutines between awaits, "
+             "children of tasks, helper threads of tasks that were alone"),
+    _counter("cpu_pool_ns", "ns", ("worker",), "the same threads around the calls: what Dask does for each task"),
+    _counter("cpu_loop_ns", "ns", ("worker",), "threads of Dask's event loop and its profiler, without coroutines"),
+    _counter("cpu_offload_ns", "ns", ("worker",), "Dask's offload threads: what they serialize and spill"),
+    _counter("cpu_own_ns", "ns", ("worker",), "the monitor's threads and processes"),
+    _counter("cpu_unattributed_ns", "ns", ("worker",), "the process's clock and its children beyond all these: "
+             "threads of libraries and of users, children that nobody was seen to start"),
 )  # fmt: skip
 
 
