@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from jumper.config.entries import CollectorEntry
@@ -17,7 +16,7 @@ __all__ = ["LEVELS", "Library", "describe", "get_include", "needs_native"]
 #: Level -> its bit in jumper_collector.h.
 LEVELS = {"process": 1, "user": 2, "slurm": 4, "system": 8}
 PATIENCE_S = 10.0
-_PROBE = Path(__file__).with_name("_probe.py")
+_PROBE = os.path.join(os.path.dirname(__file__), "_probe.py")
 
 
 class Library(NamedTuple):
@@ -50,7 +49,7 @@ def get_include() -> str:
     >>> sorted(os.listdir(get_include()))
     ['jumper_collector.h']
     """
-    return str(Path(__file__).parent.parent / "include")
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "include")
 
 
 def needs_native(entry: CollectorEntry) -> str:
@@ -94,7 +93,7 @@ def _try(path: str, config: str) -> Library | str:
     """Return the description, or the reason why there is none."""
     import subprocess  # an agent without such a collector has no use for it
 
-    command = [sys.executable, "-I", "-S", str(_PROBE), path, config]
+    command = [sys.executable, "-I", "-S", _PROBE, path, config]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S)
         output, end = done.stdout, _ending(done.returncode)

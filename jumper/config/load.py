@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from jumper.config.claims import without_broken
@@ -13,7 +12,7 @@ from jumper.schema.errors import CollectorConfigError
 
 __all__ = ["load_config", "load_config_text"]
 
-_FOLDER = Path(__file__).parent / "collectors"
+_FOLDER = os.path.join(os.path.dirname(__file__), "collectors")
 _Entries = dict[str, CollectorEntry | None]
 
 
@@ -63,8 +62,8 @@ def load_config(path: str | os.PathLike[str] | None = None) -> CollectorConfig:
     packaged, refused = packaged_entries(_packaged, ours)
     users: _Entries = {}
     for name, origin in files:
-        file = Path(os.path.abspath(os.path.expanduser(name)))
-        users.update(_parse(_read(file, origin), origin, str(file.parent)))
+        file = os.path.abspath(os.path.expanduser(name))
+        users.update(_parse(_read(file, origin), origin, os.path.dirname(file)))
     left = tuple(each for each in refused if each.name not in users)
     config = CollectorConfig(_config({**ours, **packaged, **users}).entries, (), left)
     return without_broken(config, lambda entry: entry.package)
@@ -92,15 +91,17 @@ def load_config_text(text: str, origin: str) -> CollectorConfig:
 
 def _built_in() -> _Entries:
     return {
-        **_parse(_read(_FOLDER / "python" / "collectors.yaml", BUILT_IN), BUILT_IN, None),
-        **_parse(_read(_FOLDER / "c" / "collectors.yaml", BUILT_IN_C), BUILT_IN_C, str(_FOLDER / "c")),
+        **_parse(_read(os.path.join(_FOLDER, "python", "collectors.yaml"), BUILT_IN), BUILT_IN, None),
+        **_parse(
+            _read(os.path.join(_FOLDER, "c", "collectors.yaml"), BUILT_IN_C), BUILT_IN_C, os.path.join(_FOLDER, "c")
+        ),
     }
 
 
 def _packaged(value: Any, origin: str, folder: str | None) -> _Entries:
     if isinstance(value, str):
         origin = f"{origin}, {value}"
-        return _parse(_read(Path(value), origin), origin, os.path.dirname(value))
+        return _parse(_read(value, origin), origin, os.path.dirname(value))
     return _entries(value, origin, folder)
 
 
@@ -108,9 +109,10 @@ def _config(merged: _Entries) -> CollectorConfig:
     return CollectorConfig(tuple(entry for entry in merged.values() if entry is not None))
 
 
-def _read(file: Path, origin: str) -> str:
+def _read(path: str, origin: str) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
     except OSError as error:
         raise CollectorConfigError(f"{origin}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

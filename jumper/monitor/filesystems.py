@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 #: types in /proc/self/mounts; FUSE ones without their prefix
 SHARED = frozenset(
@@ -27,7 +26,8 @@ def filesystem_of(path: str | os.PathLike[str], mounts: str = "/proc/self/mounts
     'proc'
     """
     try:
-        lines = os.fsdecode(Path(mounts).read_bytes()).splitlines()
+        with open(mounts, "rb") as file:
+            lines = os.fsdecode(file.read()).splitlines()
     except OSError:
         return None
     real = os.path.realpath(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-from pathlib import Path
 from typing import Any
 
 from jumper.monitor.metrics.node.collector import online_cpus
@@ -28,32 +27,32 @@ def cgroup_memory_limit_bytes(pid: int | str = "self", root: str = "/") -> int |
     Source: Documentation/admin-guide/cgroup-v2.rst, ``memory.max``; cgroup-v1/memory.rst,
     ``memory.limit_in_bytes``. Each parent's limit applies too.
     """
-    base = Path(root)
     try:
-        lines = (base / f"proc/{pid}/cgroup").read_text().splitlines()
+        with open(f"{root}/proc/{pid}/cgroup") as file:
+            lines = file.read().splitlines()
     except OSError:
         return None
+    groups = f"{root}/sys/fs/cgroup"
     limits: list[int] = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            mounts, name = [base / "sys/fs/cgroup", base / "sys/fs/cgroup/unified"], "memory.max"
+            mounts, name = [groups, f"{groups}/unified"], "memory.max"
         elif "memory" in controllers.split(","):
-            mounts, name = [base / "sys/fs/cgroup/memory"], "memory.limit_in_bytes"
+            mounts, name = [f"{groups}/memory"], "memory.limit_in_bytes"
         else:
             continue
+        parts = path.rstrip("/").split("/")
         for mount in mounts:
-            folder = mount / path.strip("/")
-            for candidate in (folder, *folder.parents):
-                limits += _number(candidate / name)
-                if candidate == mount:
-                    break
+            for depth in range(len(parts), 0, -1):
+                limits += _number(f"{mount}{'/'.join(parts[:depth])}/{name}")
     return min(limits, default=None)
 
 
-def _number(path: Path) -> list[int]:
+def _number(path: str) -> list[int]:
     try:
-        value = int(path.read_text())
+        with open(path) as file:
+            value = int(file.read())
     except (OSError, ValueError):  # absent, or "max"
         return []
     return [value] if value < _UNLIMITED else []

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import time
-from pathlib import Path
 
 from jumper.utilities import node_name, safe_name
 
@@ -36,7 +35,7 @@ class NodeLock:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.path = Path(folder) / f"node-{safe_name(node_name())}.lock"
+        self.path = os.path.join(folder, f"node-{safe_name(node_name())}.lock")
         self._fd: int | None = None
         self._next = 0.0
 

@@ -194,7 +194,7 @@ class PythonSampling:
     def start(self, timeout_s: float = 10.0, root_io_fd: int | None = None) -> dict[str, Any]:
         """Begin; the first sample is taken before this returns."""
         self.sampler.start(root_io_fd)
-        self.ready = ready_message(self.settings, "python", self.writer.path if self.writer is not None else None)
+        self.ready = ready_message(self.settings, "python", self.writer.name if self.writer is not None else None)
         return self.ready
 
     def set_levels(self, levels: Collection[str]) -> None:
@@ -227,7 +227,7 @@ class PythonSampling:
             self.writer.close()
 
 
-def ready_message(settings: Settings, engine: str, path: os.PathLike[str] | None) -> dict[str, Any]:
+def ready_message(settings: Settings, engine: str, path: str | None) -> dict[str, Any]:
     """Return what :meth:`Sampling.start` returns."""
     return {
         "status": "ready",
@@ -236,7 +236,7 @@ def ready_message(settings: Settings, engine: str, path: os.PathLike[str] | None
         "levels": list(settings.levels),
         **settings.facts,
         "segment": os.path.splitext(os.path.basename(path))[0] if path is not None else None,
-        "segment_path": os.fspath(path) if path is not None else None,
+        "segment_path": path,
     }
 
 

@@ -14,13 +14,15 @@ import stat
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jumper.schema import VERSION
 from jumper.schema import segment as fmt
 from jumper.schema.columns import COLUMNS
 from jumper.utilities import node_name, safe_name
+
+if TYPE_CHECKING:  # imported where one is made: an agent has no use for it
+    from pathlib import Path
 
 Value = int | float | None
 
@@ -44,6 +46,8 @@ def spool_folder(create: bool = True) -> Path:
     SpoolError
         Where the folder is another user's, a link, or cannot be made.
     """
+    from pathlib import Path  # as above
+
     base = next((os.environ[v] for v in ("JUMPER_SPOOL", "SLURM_TMPDIR", "TMPDIR") if os.environ.get(v)), "/tmp")
     folder = Path(base) / f"jumper-{os.getuid()}"
     hint = "set JUMPER_SPOOL to a folder of your own"
@@ -78,7 +82,8 @@ def boot_id() -> str | None:
     Source: random(4), ``/proc/sys/kernel/random/boot_id``.
     """
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
     except OSError:
         return None
 
@@ -112,6 +117,8 @@ class SegmentWriter:
 
     Attributes
     ----------
+    name : str
+        Path of the file.
     dropped : int
         Blocks that could not be written.
     reason : str or None
@@ -144,7 +151,7 @@ class SegmentWriter:
     ) -> None:
         self.node = node or node_name()
         self.segment_id = new_segment_id(self.node)
-        self.path = Path(folder) / (self.segment_id + fmt.SUFFIX)
+        self.name = os.path.join(folder, self.segment_id + fmt.SUFFIX)
         self.cap_bytes = cap_bytes
         self.dropped = 0
         self.reason: str | None = None
@@ -158,11 +165,18 @@ class SegmentWriter:
         self._header = {**segment_header(self.segment_id, self.node), **(header or {})}
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-            self._fd: int | None = os.open(self.path, flags, 0o600)
+            self._fd: int | None = os.open(self.name, flags, 0o600)
         except OSError as error:
-            raise SpoolError(f"cannot make the segment {self.path}: {error.strerror}") from error
+            raise SpoolError(f"cannot make the segment {self.name}: {error.strerror}") from error
         with contextlib.suppress(OSError):  # some shared file systems have no locks; the adopter then looks at the pid
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    @property
+    def path(self) -> Path:
+        """The file, as a path."""
+        from pathlib import Path  # as above
+
+        return Path(self.name)
 
     def __enter__(self) -> SegmentWriter:
         return self

@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from jumper.config.entries import BUILT_IN
@@ -98,7 +97,7 @@ class NativeSampling:
         self.ready: dict[str, Any] = {}
         self.on_end: Callable[[str | None], None] | None = None
         self._running = False
-        self._path: Path | None = None
+        self._path: str | None = None
         streaming = settings.stream is not None
         self._libraries = libraries = Libraries(settings.config)
         self._added = {level: libraries.columns(level) for level in STREAMS}
@@ -114,7 +113,7 @@ class NativeSampling:
         self._extra: SegmentWriter | None = None  # what Python collectors find
         if settings.spool is not None:
             name = new_segment_id(str(settings.facts["node"]))
-            self._path = Path(settings.spool) / (name + SUFFIX)
+            self._path = os.path.join(settings.spool, name + SUFFIX)
             header = {**segment_header(name, str(settings.facts["node"])), "engine": "native", **settings.header}
             if libraries:
                 header["collectors"] = libraries.header()
