@@ -22,6 +22,17 @@ SHIM = "jumper/monitor/_shim"
 #: The stable ABI from this version on: one wheel for all later ones. Free-threaded builds have none.
 STABLE_ABI = None if sysconfig.get_config_var("Py_GIL_DISABLED") else ("0x030B0000", "cp311")
 
+#: Flags of code objects, which the headers of the stable ABI leave out: those of `inspect`, alike in all versions.
+CODE_FLAGS = [
+    ("CO_OPTIMIZED", "0x1"),
+    ("CO_NEWLOCALS", "0x2"),
+    ("CO_VARARGS", "0x4"),
+    ("CO_VARKEYWORDS", "0x8"),
+    ("CO_GENERATOR", "0x20"),
+    ("CO_COROUTINE", "0x80"),
+    ("CO_ASYNC_GENERATOR", "0x200"),
+]
+
 
 class BuildNative(build_ext):
     """Build the extension modules, then the launcher beside the package that starts it."""
@@ -83,7 +94,18 @@ def extensions() -> list[Extension]:
     built: list[Extension] = cythonize(modules, build_dir="build/cython", language_level=3)
     for module in built:
         module.optional = True  # not a setting that cythonize carries over
+        if STABLE_ABI:
+            module.define_macros += CODE_FLAGS
+            _ask_no_inspect(module.sources[0])
     return built
+
+
+def _ask_no_inspect(source: str) -> None:
+    """Let C that Cython made take CODE_FLAGS as they are: the import of `inspect` costs an agent 10 ms of its start."""
+    path = Path(source)
+    asking, not_asking = (f'PyImport_ImportModule("{module}")' for module in ("inspect", "sys"))
+    if path.suffix == ".c" and asking in (text := path.read_text()):
+        path.write_text(text.replace(asking, not_asking))
 
 
 setup(

@@ -12,6 +12,8 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 HEAVY = {"pandas", "numpy", "pyarrow", "holoviews", "bokeh", "matplotlib", "panel", "IPython"}
 SCHEDULERS = {"dask", "distributed", "snakemake"}
+#: each costs an agent several ms of its start
+SLOW = {"rich", "click", "psutil", "yaml", "msgspec", "pathlib", "inspect", "dataclasses", "subprocess", "tempfile"}
 
 LOOK = """
 import json, os, sys, threading
@@ -19,9 +21,10 @@ sys.path[:0] = [{repository!r}]
 for name in {blocked!r}:
     sys.modules[name] = None
 before = set(os.listdir({folder!r}))
+known = set(sys.modules)
 import {module}
 print(json.dumps({{
-    "modules": sorted({{name.partition(".")[0] for name, m in sys.modules.items() if m is not None}}),
+    "modules": sorted({{name.partition(".")[0] for name in sys.modules.keys() - known if sys.modules[name]}}),
     "threads": threading.active_count(),
     "files": sorted(set(os.listdir({folder!r})) - before),
 }}))
@@ -45,7 +48,9 @@ def look(module: str, folder: Path, blocked: tuple[str, ...] = ()) -> dict[str, 
         ("jumper.cli", HEAVY | SCHEDULERS | {"psutil"}),
         ("jumper.schema", HEAVY | SCHEDULERS | {"psutil", "yaml", "msgspec"}),
         ("jumper.utilities", HEAVY | SCHEDULERS | {"psutil", "yaml", "msgspec"}),
-        ("jumper.monitor.agent", HEAVY | SCHEDULERS | {"rich", "click"}),
+        ("jumper.monitor.agent", HEAVY | SCHEDULERS | SLOW),
+        ("jumper.monitor.backends.native", SLOW),
+        ("jumper.monitor.sampling", SLOW),
         ("jumper.monitor.agent_process", HEAVY | SCHEDULERS | {"rich", "click"}),
         # dask is that package's own business, and may need numpy
         ("jumper_dask", HEAVY - {"numpy"}),
