@@ -98,6 +98,8 @@ class SchedulerBoot(SchedulerPlugin):
     def log_event(self, topic: str, msg: Any) -> None:
         if topic == "jumper-status":
             self._tell("worker_status", msg)
+        elif topic == "worker-restart-memory":  # a nanny ends its worker (distributed's NannyMemoryManager)
+            self._tell("worker_memory", msg)
 
     async def close(self) -> None:
         if self.side is not None:

@@ -9,25 +9,24 @@ import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
-
-import dask
 
 from jumper.monitor.segment import SegmentWriter, spool_folder
 from jumper.schema import segment as fmt
+from jumper_dask import settings
 
-#: Shards are refused when a run has more than this at the scheduler, in bytes.
-RUN_BYTES = 8 << 30
 #: What a client may ask for at once, in bytes.
 CHUNK_BYTES = 4 << 20
+#: Shards are refused while more than this waits for the disk, in bytes; their senders keep them.
+WAITING_BYTES = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class RunFolder:
-    """A run while it grows: `<temporary-directory>/jumper/<run>` with `run.json` and `spool/`.
+    """A run while it grows: `jumper/<run>` with `run.json` and `spool/`.
 
-    Without a `temporary-directory` in Dask's configuration it lies in the user's own spool folder.
+    It lies in the first that there is of Dask's settings `jumper.directory` and `temporary-directory`, and the
+    user's own spool folder.
 
     Parameters
     ----------
@@ -38,12 +37,15 @@ class RunFolder:
     """
 
     def __init__(self, run: str, header: dict[str, Any]) -> None:
-        base = dask.config.get("temporary-directory", None)
-        self.path = (Path(base) if base else spool_folder()) / "jumper" / run
+        self.path = (settings.directory() or spool_folder()) / "jumper" / run
+        self.limit = settings.run_bytes()
         self.spool = self.path / "spool"
         self.spool.mkdir(parents=True, mode=0o700)
         self.writer = SegmentWriter(self.spool, {"run": run, **header})
         self.total = 0
+        self.duplicates = 0
+        self.refused = 0
+        self._waiting = 0
         self._sizes: dict[str, int] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jumper-run")
 
@@ -63,13 +65,23 @@ class RunFolder:
         """
         if not _NAME.fullmatch(segment) or segment.startswith(".") or segment == self.writer.segment_id:
             raise ValueError(f"{segment!r} is no name of a segment")
-        if self.total + len(data) > RUN_BYTES:
-            raise ValueError(f"the run is full ({RUN_BYTES} bytes); collect it and restart the cluster")
-        size: int = await self.in_thread(self._put, segment, offset, data)
+        if self.total + len(data) > self.limit:
+            self.refused += 1
+            raise ValueError(f"the run is full ({self.limit} bytes, Dask's setting jumper.run-size)")
+        if self._waiting + len(data) > WAITING_BYTES:
+            self.refused += 1
+            raise ValueError("the scheduler's disk does not keep up; push again later")
+        self._waiting += len(data)
+        try:
+            size: int = await self.in_thread(self._put, segment, offset, data)
+        finally:
+            self._waiting -= len(data)
         return size
 
     def _put(self, segment: str, offset: int, data: bytes) -> int:
         size = self._sizes.get(segment, 0)
+        if offset < size:
+            self.duplicates += 1
         if offset > size or offset + len(data) <= size:
             return size
         descriptor = os.open(self.spool / (segment + fmt.SUFFIX), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

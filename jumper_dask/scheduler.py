@@ -14,8 +14,10 @@ import msgspec
 from distributed.comm.addressing import get_address_host
 
 from jumper.schema import RUN_SCHEMA, VERSION
+from jumper_dask import dashboard, settings
 from jumper_dask.live import Live
 from jumper_dask.receiving import RunFolder
+from jumper_dask.roster import Roster
 
 #: All workers together push at most this often, in pushes a second.
 PUSHES_A_SECOND = 50.0
@@ -23,6 +25,8 @@ PUSHES_A_SECOND = 50.0
 PERIOD_S = 2.0
 #: Notes are written this often, in seconds.
 WRITE_S = 2.0
+#: So many notes wait for a disk that does not keep up; further ones are dropped and counted.
+NOTES = 200_000
 
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
@@ -46,20 +50,28 @@ class SchedulerSide:
         self.folder = RunFolder(self.run, {"kind": "scheduler", "interval_s": self.interval})
         self.collected = False
         self.live = Live(scheduler.workers)
+        self.roster = Roster()
         self._notes: deque[bytes] = deque()
+        self._dropped = 0
         self._runnable: dict[Any, int] = {}
-        self._came: dict[str, dict[str, Any]] = {}
-        self._expected: dict[str, str] = {address: str(ws.name) for address, ws in scheduler.workers.items()}
-        self._states: dict[str, Any] = dict(scheduler.workers)
-        self._why: dict[str, str] = {}
-        self._measured: set[str] = set()
+        self._states: dict[str, Any] = {}
         self._trouble: set[str] = set()
-        # this node's monotonic clock against its own wall clock: the run's reference
-        mono, wall = time.monotonic_ns(), time.time_ns()
-        self._note({"type": "clock", "offset_ns": wall - mono, "error_ns": 0, "mono_ns": mono})
-        for handler in ("hello", "goodbye", "push", "time", "collect", "read", "collected"):
+        self._versions = {"jumper": VERSION, "python": platform.python_version(), "dask": version("dask"),
+                          "distributed": version("distributed")}  # fmt: skip
+        # the run's reference: this node's monotonic clock, set once by its wall clock, which may be stepped
+        mono = time.monotonic_ns()
+        self._offset_ns = time.time_ns() - mono
+        self._note({"type": "clock", "offset_ns": self._offset_ns, "error_ns": 0, "mono_ns": mono})
+        for address in scheduler.workers:
+            self.add_worker(address)
+        for handler in ("hello", "goodbye", "home", "push", "clock", "time", "collect", "read", "collected"):
             scheduler.handlers[f"jumper_{handler}"] = getattr(self, "_" + handler)
         self._task = asyncio.ensure_future(self._work())
+        if settings.dashboard() if config.get("dashboard") is None else config["dashboard"]:
+            try:
+                dashboard.add_page(scheduler)
+            except Exception as error:  # what it touches there is not all public
+                self.trouble("dashboard", error)
 
     def trouble(self, where: str, error: BaseException) -> None:
         """Keep a failure of ours as an event, once for each place."""
@@ -81,18 +93,31 @@ class SchedulerSide:
     def add_worker(self, worker: str) -> None:
         """Expect a worker to be measured."""
         ws = self.scheduler.workers.get(worker)
-        self._expected[worker] = str(getattr(ws, "name", worker))
+        self.roster.expect(worker, str(getattr(ws, "name", worker)))
         self._states[worker] = ws
+        self._event("worker-joined", f"worker {self._name(worker)} joined", worker=worker)
 
     def remove_worker(self, worker: str) -> None:
         """Note that a worker went; its attempts have been told by :meth:`transition`."""
         self._states.pop(worker, None)
-        self._event("worker-left", f"worker {self._expected.get(worker, '?')} left", worker=worker)
+        self.roster.left(worker)
+        self._event("worker-left", f"worker {self._name(worker)} left", worker=worker)
 
     def worker_status(self, message: Any) -> None:
         """Note why a worker lives on unmonitored."""
         if isinstance(message, dict) and not message.get("ok") and message.get("address"):
-            self._why[str(message["address"])] = str(message.get("error"))
+            self.roster.unmonitored(str(message["address"]), str(message.get("error")))
+
+    def worker_memory(self, message: Any) -> None:
+        """Note that a nanny ends its worker because of its memory."""
+        if isinstance(message, dict) and message.get("worker"):
+            address, size = str(message["worker"]), message.get("rss")
+            self._event("worker-memory", f"worker {self._name(address)} held {size} bytes; its nanny ended it",
+                        worker=address, rss_bytes=size, pid=message.get("pid"))  # fmt: skip
+
+    def _name(self, address: str) -> str:
+        member = self.roster.get(address)
+        return member.name if member is not None else "?"
 
     def _ended(self, key: Any, finish: str, facts: dict[str, Any]) -> None:
         ts = self.scheduler.tasks[key]
@@ -122,16 +147,16 @@ class SchedulerSide:
         if times and runnable is not None:
             note["queued_s"] = max(0.0, times[-1]["start"] - runnable / 1e9)
         if lost is not None:
-            name = self._expected.get(lost, "?")
-            note.update(event="stop", state="lost", reason=f"its worker {name} ({lost}) left while it ran")
-            if lost in self._came:
-                note["ran_on"] = self._came[lost]["node"]
+            reason = f"its worker {self._name(lost)} ({lost}) left while it ran"
+            note.update(event="stop", state="lost", reason=reason)
+            if (member := self.roster.get(lost)) is not None and member.node is not None:
+                note["ran_on"] = member.node
             self._note(note)
             return
         note["state"] = "done" if finish == "memory" else "failed"
         if finish == "erred" and facts.get("exception_text"):
             note["reason"] = str(facts["exception_text"])[:300]
-        if address in self._came:
+        if address in self.roster.measured:
             self._note(note)
         else:
             self._unmonitored(note, times[-1])
@@ -158,24 +183,42 @@ class SchedulerSide:
             wall = round(when * 1e9)
             self._note({**note, "event": event, "wall_ns": wall, "mono_ns": wall + shift, "flags": ["unmonitored"]})
 
+    def node_of(self, address: str) -> str:
+        """Return the node of a worker; its host, where it is not measured."""
+        member = self.roster.get(address)
+        return str(member.node if member is not None and member.node else get_address_host(address))
+
+    def is_measured(self, address: str) -> bool:
+        """Return whether a worker has a monitor now."""
+        return address in self.roster.measured
+
     # what workers and clients ask
 
-    async def _hello(self, worker: str, name: str, node: str, pid: int) -> dict[str, Any]:
-        self._expected.setdefault(worker, name)
-        self._came[worker] = {"name": name, "node": node, "pid": pid}
-        self._measured.add(worker)
-        self._why.pop(worker, None)
-        return {"run": self.run, "time_ns": time.time_ns(), "period_s": self._period()}
+    async def _hello(self, worker: str, name: str, node: str, pid: int, interval: float) -> dict[str, Any]:
+        self.roster.came(worker, name, node, pid)
+        self.interval = interval
+        return {"run": self.run, "period_s": self._period()}
 
-    async def _goodbye(self, worker: str) -> None:
-        self._measured.discard(worker)
+    async def _goodbye(self, worker: str, shipped: bool) -> None:
+        self.roster.goodbye(worker, shipped)
+
+    async def _home(self, segments: list[str]) -> None:
+        for segment in segments:
+            self.roster.home(segment)
+
+    def _now(self) -> int:
+        return time.monotonic_ns() + self._offset_ns
+
+    async def _clock(self) -> dict[str, int]:
+        return {"came_ns": self._now(), "time_ns": self._now()}
 
     async def _time(self) -> dict[str, Any]:
-        return {"time_ns": time.time_ns(), "monitored": len(self._measured & set(self.scheduler.workers))}
+        return {"time_ns": self._now(), "monitored": len(self.roster.measured)}
 
     async def _push(
         self, run: str, segment: str, offset: int, data: bytes, worker: str, live: tuple[str, bytes] | None = None
     ) -> dict[str, Any]:
+        came = self._now()
         if run != self.run:
             return {"error": f"this scheduler collects run {self.run}, not {run}"}
         try:
@@ -185,23 +228,23 @@ class SchedulerSide:
             return {"error": str(error)}
         if live is not None:
             self.live.take(worker, *live)
-        return {"ack": acked, "time_ns": time.time_ns(), "period_s": self._period()}
+        return {"ack": acked, "came_ns": came, "time_ns": self._now(), "period_s": self._period()}
 
     async def _collect(self, budget_s: float = 10.0) -> dict[str, Any]:
         """Flush all workers and say what the run consists of."""
-        workers = [address for address in self._measured if address in self.scheduler.workers]
+        workers = list(self.roster.measured)
         answers = await asyncio.gather(*(self._flush(address, budget_s) for address in workers))
         late = {address: why for address, why in zip(workers, answers, strict=True) if why is not None}
         for address, why in late.items():
-            self._event("flush-late", f"worker {self._expected[address]}: {why}", worker=address)
+            self._event("flush-late", f"worker {self._name(address)}: {why}", worker=address)
         await self._write()
         return {"run": self.run, "info": self.info(late), "files": await self.folder.in_thread(self.folder.sizes),
-                "time_ns": time.time_ns()}  # fmt: skip
+                "time_ns": self._now()}  # fmt: skip
 
     async def _flush(self, address: str, budget_s: float) -> str | None:
         try:
             answer = await asyncio.wait_for(self.scheduler.rpc(address).jumper_flush(budget_s=budget_s), budget_s + 1)
-        except (OSError, TimeoutError) as error:
+        except Exception as error:  # whatever it is, the others' shards are here
             return f"did not flush within {budget_s:g} s ({type(error).__name__})"
         if not isinstance(answer, dict) or not answer.get("shipped"):
             return f"could not ship: {answer.get('error') if isinstance(answer, dict) else 'no monitor there'}"
@@ -220,12 +263,9 @@ class SchedulerSide:
 
     def info(self, late: dict[str, str] | None = None) -> dict[str, Any]:
         """Return what goes into `run.json` (docs/run.md)."""
-        missing = [
-            {"worker": address, "name": name, "reason": self._why.get(address, "its plugin did not report")}
-            for address, name in self._expected.items()
-            if address not in self._came
-        ]
-        missing += [{"worker": a, "name": self._expected[a], "reason": why} for a, why in (late or {}).items()]
+        coverage = self.roster.coverage()
+        coverage["missing"] += [{"worker": a, "name": self._name(a), "reason": why} for a, why in (late or {}).items()]
+        coverage.update(duplicates=self.folder.duplicates, refused=self.folder.refused, notes_dropped=self._dropped)
         return {
             "schema": RUN_SCHEMA,
             "run": self.run,
@@ -234,26 +274,24 @@ class SchedulerSide:
             "created_ns": self.created_ns,
             "finished_ns": self.finished_ns,
             "interval_s": self.interval,
-            "versions": {
-                "jumper": VERSION,
-                "python": platform.python_version(),
-                "dask": version("dask"),
-                "distributed": version("distributed"),
-            },
-            "coverage": {"expected": len(self._expected), "came": len(self._came), "missing": missing},
+            "versions": self._versions,
+            "coverage": coverage,
         }
 
     # our own segment
 
     def _period(self) -> float:
-        return max(PERIOD_S, len(self._came) / PUSHES_A_SECOND)
+        return max(PERIOD_S, len(self.roster.measured) / PUSHES_A_SECOND)
 
     def _event(self, kind: str, text: str, **more: Any) -> None:
         self._note({"type": "event", "kind": kind, "text": text, "mono_ns": time.monotonic_ns(),
                     "wall_ns": time.time_ns(), **more})  # fmt: skip
 
     def _note(self, record: dict[str, Any]) -> None:
-        self._notes.append(_ENCODER.encode(record))
+        if len(self._notes) < NOTES:
+            self._notes.append(_ENCODER.encode(record))
+        else:
+            self._dropped += 1
 
     async def _work(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Carry whole blocks of segments from a worker's spool to the scheduler, each acknowledged, none twice.
+"""Carry the blocks of segments from a worker's spool to the scheduler, each acknowledged, none twice.
 
 One push is in flight at a time, by RPC: an unknown operation is answered with None, which is no acknowledgement,
 whereas an unknown stream message would end the worker (distributed's `Server.handle_stream`).
@@ -11,20 +11,25 @@ import contextlib
 import fcntl
 import json
 import os
+import random
 import time
-from collections.abc import Awaitable, Callable
+import zlib
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from jumper.schema import segment as fmt
 from jumper.utilities import node_name, safe_name
+from jumper_dask.running import beside
 
 #: A shard is at most this long, unless a single block is longer.
 SHARD_BYTES = 256 << 10
 #: Longest wait for one acknowledgement, in seconds.
 ACK_S = 5.0
+#: After a refusal the next push waits so long, twice as long each time, in seconds.
+BACK_OFF_S = (1.0, 30.0)
 #: A clock record is written when a better exchange was had, and at least this often (clocks drift), in ns.
-CLOCK_NS = 60_000_000_000
+CLOCK_NS = 10_000_000_000
 
 Call = Callable[..., Awaitable[Any]]
 Reader = Callable[[int, int], bytes]
@@ -33,8 +38,15 @@ Reader = Callable[[int, int], bytes]
 class Source:
     """A segment on its way: how it is read, and how much of it was acknowledged."""
 
-    def __init__(self, path: Path, read: Reader | None = None, descriptor: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        read: Reader | None = None,
+        descriptor: int | None = None,
+        header: dict[str, Any] | None = None,
+    ) -> None:
         self.path = path
+        self.header = header or {}
         self.segment = path.name.removesuffix(fmt.SUFFIX)
         self.acked = 0
         self.descriptor = descriptor
@@ -42,8 +54,10 @@ class Source:
         self._read = read
 
     def next(self) -> bytes:
-        """Return the next shard, whole blocks only; empty where there is none."""
+        """Return the next shard: whole blocks while it is written, all that is there once its writer is gone."""
         data = self._bytes(self.acked, SHARD_BYTES)
+        if self.adopted:
+            return data
         end = fmt.whole_blocks(data)
         if not end and (head := fmt.unpack_header(data)) is not None and head[0].size > len(data):
             data = self._bytes(self.acked, head[0].size)
@@ -61,10 +75,11 @@ class Source:
             return b""
 
     def close(self, remove: bool = False) -> None:
-        """Close the file, and remove it where it has come home."""
+        """Close the file, and remove it, and what lies beside it, where it has come home."""
         if remove:
             with contextlib.suppress(OSError):
                 self.path.unlink()
+                beside(self.path).unlink(missing_ok=True)
         if self.descriptor is not None:
             with contextlib.suppress(OSError):
                 os.close(self.descriptor)
@@ -72,21 +87,31 @@ class Source:
 
 
 class Clock:
-    """The offset between this node's monotonic clock and the scheduler's wall clock, from acknowledgements."""
+    """What exchanges of times tell of this node's monotonic clock against the run's reference clock."""
 
     def __init__(self) -> None:
         self._best_ns: int | None = None
         self._since_ns = 0
 
-    def observe(self, sent_ns: int, came_ns: int, time_ns: int) -> dict[str, Any] | None:
-        """Return a `clock` record where this exchange was better than the ones before, else None."""
-        error = (came_ns - sent_ns) // 2
+    def observe(self, sent_ns: int, came_ns: int, answer: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a `clock` record where this exchange was better than the ones before, or these are old; else None.
+
+        Parameters
+        ----------
+        sent_ns, came_ns : int
+            When the question left and when the answer came, by this node's monotonic clock.
+        answer : dict
+            ``came_ns`` and ``time_ns``: when the question came and the answer left, by the reference clock. The
+            offset is the difference of the middles; what the way took bounds its error (RFC 5905, section 8).
+        """
+        there, back = int(answer["came_ns"]), int(answer["time_ns"])
+        error = max(1, (came_ns - sent_ns - (back - there) + 1) // 2)
         stale = came_ns - self._since_ns > CLOCK_NS
         if self._best_ns is not None and not stale and error * 2 > self._best_ns:
             return None
         self._best_ns, self._since_ns = error, came_ns
-        offset = time_ns - (sent_ns + came_ns) // 2
-        return {"type": "clock", "offset_ns": offset, "error_ns": error, "mono_ns": came_ns}
+        offset = (there + back) // 2 - (sent_ns + came_ns) // 2
+        return {"type": "clock", "offset_ns": offset, "error_ns": error, "mono_ns": (sent_ns + came_ns) // 2}
 
 
 class Shipper:
@@ -105,6 +130,7 @@ class Shipper:
     def __init__(self, call: Call, run: str, sender: str, on_clock: Callable[[dict[str, Any]], None]) -> None:
         self.sources: list[Source] = []
         self.period_s = 2.0
+        self.due_s = time.monotonic()
         self.refused: str | None = None
         self.live: Callable[[], tuple[str, bytes]] | None = None
         self._call = call
@@ -113,6 +139,28 @@ class Shipper:
         self._on_clock = on_clock
         self._clock = Clock()
         self._busy = asyncio.Lock()
+        self._phase = zlib.crc32(f"{os.uname().nodename} {sender}".encode()) / 2**32
+        self._failures = 0
+
+    async def exchange(self, times: int) -> None:
+        """Ask for the time a few times: the best of several exchanges is far better than one."""
+        for _ in range(times):
+            sent = time.monotonic_ns()
+            answer = await asyncio.wait_for(self._call("jumper_clock"), ACK_S)
+            self._observe(sent, answer)
+
+    async def push(self) -> None:
+        """Push what is there, and set when the next one is due: each worker at its own part of the period."""
+        failed = not await self.drain() and self.refused is not None
+        now = time.monotonic()
+        if failed:
+            low, high = BACK_OFF_S
+            self.due_s = now + max(low, min(high, low * 2**self._failures) * random.uniform(0.5, 1.0))
+            self._failures = min(self._failures + 1, 30)
+        else:
+            self._failures = 0
+            soonest = now + self.period_s / 2
+            self.due_s = soonest + (self._phase * self.period_s - soonest) % self.period_s
 
     async def drain(self, budget_s: float = 30.0) -> bool:
         """Push until all is acknowledged; return whether it is. Stops at the first refusal and after ``budget_s``."""
@@ -146,54 +194,59 @@ class Shipper:
                 ),
                 timeout_s,
             )
-        except (OSError, TimeoutError) as error:
+        except Exception as error:  # whatever it is, the spool keeps what was not acknowledged
             self.refused = f"{type(error).__name__}: {error}"
             return False
-        came = time.monotonic_ns()
         if not isinstance(answer, dict) or not isinstance(answer.get("ack"), int):
             self.refused = str(answer.get("error")) if isinstance(answer, dict) else "the scheduler has no collector"
             return False
         self.refused = None
-        if (record := self._clock.observe(sent, came, answer["time_ns"])) is not None:
-            self._on_clock(record)
+        self._observe(sent, answer)
         self.period_s = float(answer.get("period_s", self.period_s))
         moved = bool(answer["ack"] != source.acked)
         source.acked = answer["ack"]
         return moved
 
+    def _observe(self, sent_ns: int, answer: dict[str, Any]) -> None:
+        if (record := self._clock.observe(sent_ns, time.monotonic_ns(), answer)) is not None:
+            self._on_clock(record)
 
-def adopt(folder: Path, run: str) -> list[Source]:
+
+def adopt(folder: Path, run: str, known: Collection[Path] = ()) -> list[Source]:
     """Return the segments of a run on this node whose writer is gone, each locked by this process.
 
-    Segments of this process are left alone: closing a second descriptor would drop the writer's lock (fcntl(2)).
+    Segments of this process are left alone, and those in ``known``, which it has adopted: closing a second descriptor
+    would drop the lock (fcntl(2)).
     """
     found = []
     prefix = safe_name(node_name(), 80) + "."
     for path in folder.glob("*" + fmt.SUFFIX):
         parts = path.name.removesuffix(fmt.SUFFIX).rsplit(".", 2)
-        if not path.name.startswith(prefix) or len(parts) != 3 or parts[1] == str(os.getpid()):
+        ours = len(parts) != 3 or parts[1] == str(os.getpid()) or path in known
+        if ours or not path.name.startswith(prefix):
             continue
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             continue
-        if _run_of(descriptor) == run and _orphan(descriptor, parts[1]):
-            found.append(Source(path, descriptor=descriptor))
+        header = _header_of(descriptor)
+        if header.get("run") == run and _orphan(descriptor, parts[1]):
+            found.append(Source(path, descriptor=descriptor, header=header))
         else:
             os.close(descriptor)
     return found
 
 
-def _run_of(descriptor: int) -> str | None:
+def _header_of(descriptor: int) -> dict[str, Any]:
     data = os.pread(descriptor, 64 << 10, 0)
     head = fmt.unpack_header(data)
     if head is None or head[0].kind != fmt.SCHEMA:
-        return None
+        return {}
     try:
-        run = json.loads(data[fmt.HEADER.size : fmt.HEADER.size + head[0].length]).get("run")
+        header = json.loads(data[fmt.HEADER.size : fmt.HEADER.size + head[0].length])
     except ValueError:
-        return None
-    return run if isinstance(run, str) else None
+        return {}
+    return header if isinstance(header, dict) else {}
 
 
 def _orphan(descriptor: int, pid: str) -> bool:

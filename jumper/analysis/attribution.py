@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jumper.analysis.deaths import ends_of, explain
 from jumper.analysis.series import Samples, Series
 from jumper.schema.tasks import PART_COLUMNS, TASK_COLUMNS
 from jumper.store.merge import Merged
@@ -52,17 +53,28 @@ def attempts_of(records: list[Row]) -> list[Attempt]:
         flags = sorted({*attempt.facts.get("flags", ()), *record.get("flags", ())})
         # who ran it says most about it; a scheduler's word fills what is left open
         said = {name: value for name, value in record.items() if value is not None}
-        if record.get("witness") == "scheduler":
+        if record.get("witness") is not None:
             attempt.facts = {**said, **attempt.facts, "flags": flags}
         else:
             attempt.facts = {**attempt.facts, **said, "flags": flags}
-        if record.get("event") == "start" and (attempt.start is None or attempt.start.get("witness") == "scheduler"):
+        if record.get("event") == "start" and _says_more(record, attempt.start):
             attempt.start = record
-        if record.get("event") == "stop" and (attempt.stop is None or record.get("witness") != "scheduler"):
+        if record.get("event") == "stop" and _says_more(record, attempt.stop, again=True):
             attempt.stop = record
             if record.get("begin_ns") is not None:  # it tells of the start, too
                 attempt.start = {**record, "mono_ns": record["begin_ns"]}
     return list(found.values())
+
+
+#: Who tells of a boundary, from the one who knows least: the scheduler, what was left in a spool, who ran it (None).
+_WITNESSES = ("scheduler", "spool", None)
+
+
+def _says_more(record: Row, known: Row | None, again: bool = False) -> bool:
+    if known is None:
+        return True
+    new, old = (_WITNESSES.index(r.get("witness")) for r in (record, known))
+    return new >= old if again else new > old
 
 
 def attribute(merged: Merged, load: Callable[[str], pd.DataFrame]) -> tuple[list[Row], list[Row]]:
@@ -87,7 +99,12 @@ def attribute(merged: Merged, load: Callable[[str], pd.DataFrame]) -> tuple[list
         for r in merged.records
         if r.get("type") == "root" and r.get("memory_limit_bytes") and r.get("pid") is not None
     }
-    rows = [_cost(attempt, merged, samples, limits) for attempt in attempts_of(merged.records)]
+    lives = _lives(merged)
+    rows = [_cost(attempt, merged, samples, limits, lives) for attempt in attempts_of(merged.records)]
+    ends = ends_of(merged.records)
+    for row in rows:
+        explain(row, ends)
+        row["flags"] = sorted(set(row["flags"]))
     rows.sort(key=lambda row: (row["start_ns"] is None, row["start_ns"] or 0))
     counts: dict[str, int] = {}
     for row in rows:
@@ -97,7 +114,23 @@ def attribute(merged: Merged, load: Callable[[str], pd.DataFrame]) -> tuple[list
     return rows, parts
 
 
-def _cost(attempt: Attempt, merged: Merged, samples: Samples, limits: Mapping[tuple[str, int], int]) -> Row:
+def _lives(merged: Merged) -> dict[tuple[str, str, int], int]:
+    """Return until when each process wrote: (node, boot id, pid) -> monotonic ns of its last block."""
+    lives: dict[tuple[str, str, int], int] = {}
+    for name, state in merged.segments.items():
+        if name in merged.ends and state.get("pid") is not None:
+            process = (str(state["node"]), str(state["boot"]), int(state["pid"]))
+            lives[process] = max(lives.get(process, 0), merged.ends[name])
+    return lives
+
+
+def _cost(
+    attempt: Attempt,
+    merged: Merged,
+    samples: Samples,
+    limits: Mapping[tuple[str, int], int],
+    lives: Mapping[tuple[str, str, int], int],
+) -> Row:
     facts = attempt.facts
     row: Row = {name: facts.get(name) for name in _KNOWN}
     row.update(key=str(facts["key"]), attempt_id=str(facts.get("attempt_id", "")))
@@ -107,9 +140,14 @@ def _cost(attempt: Attempt, merged: Merged, samples: Samples, limits: Mapping[tu
     local = start is not None and start.get("witness") != "scheduler"
     node, boot = (start["node"], start["boot"]) if start is not None else (facts.get("node"), facts.get("boot"))
     row["node"] = facts.get("ran_on") or (node if local else facts.get("node"))
-    window = _place(row, facts, start, stop, merged, local)
     pid = facts.get("pid")
     series = samples.process(str(node), str(boot), int(pid)) if local and pid is not None else None
+    life = 0
+    if start is not None:
+        life = merged.ends.get(str(start.get("segment")), 0) if start.get("witness") is None else 0
+        life = max(life, lives.get((str(node), str(boot), int(pid or 0)), 0))
+        life = max(life, int(series.mono[-1]) if series is not None and len(series.mono) else 0)
+    window = _place(row, facts, start, stop, merged, local, life)
     if local and facts.get("roots"):
         series = samples.trees(str(node), str(boot), facts["roots"])
     if _is_whole(facts):
@@ -120,7 +158,6 @@ def _cost(attempt: Attempt, merged: Merged, samples: Samples, limits: Mapping[tu
     _seen(row, facts, series, window)
     if row.get("memory_limit_bytes") is None and pid is not None:
         row["memory_limit_bytes"] = limits.get((str(node), int(pid)))
-    row["flags"] = sorted(set(row["flags"]))
     return row
 
 
@@ -130,9 +167,12 @@ def _is_whole(facts: Row) -> bool:
 
 
 def _place(
-    row: Row, facts: Row, start: Row | None, stop: Row | None, merged: Merged, local: bool
+    row: Row, facts: Row, start: Row | None, stop: Row | None, merged: Merged, local: bool, life: int
 ) -> tuple[int, int] | None:
-    """Set start, stop, wall and state; return the window in the host's monotonic time."""
+    """Set start, stop, wall and state; return the window in the host's monotonic time.
+
+    ``life``: until when its process gave a sign of life.
+    """
 
     def when(record: Row | None) -> int | None:
         if record is None:
@@ -152,13 +192,18 @@ def _place(
         end = begin + max(0, row["stop_ns"] - row["start_ns"])
         row["wall_s"] = (end - begin) / 1e9
     else:
-        end = max(begin, merged.ends.get(str(start.get("segment")), begin))
+        end = max(begin, life)
         row["stop_ns"] = merged.time_ns(start["node"], start["boot"], end)
         row["wall_s"] = (end - begin) / 1e9
         row["flags"].append("truncated")
         if row.get("state") is None:  # a scheduler may know that it was done
             row["state"] = "lost"
             row["reason"] = row.get("reason") or "no end was recorded: its process or node died, or it still runs"
+    last = max(begin, life + round(float(facts.get("interval_s") or 1.0) * 1e9))
+    if local and row["state"] == "lost" and life and end > last:  # a scheduler may miss a dead node for minutes
+        end = last
+        row["stop_ns"] = merged.time_ns(start["node"], start["boot"], end)
+        row["wall_s"] = (end - begin) / 1e9
     return (begin, end) if local else None
 
 

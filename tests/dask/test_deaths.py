@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import distributed
+import psutil
 import pytest
 
 import jumper_dask
@@ -22,8 +23,10 @@ def test_a_worker_killed_in_the_middle_leaves_its_attempt_and_its_curve(kit: Any
     with kit.cluster() as client:
         future = client.submit(kit.wait_for, gate, 60, key="victim")
         pid = int(until(lambda: Path(gate + ".runs").read_text()))
-        time.sleep(2.0)
+        spent, begin = sum(psutil.Process(pid).cpu_times()[:2]), time.monotonic()
+        until(lambda: sum(psutil.Process(pid).cpu_times()[:2]) > spent + 1.0)
         os.unlink(gate + ".runs")
+        took = time.monotonic() - begin
         os.kill(pid, signal.SIGKILL)
         until(lambda: Path(gate + ".runs").read_text())
         Path(gate).touch()
@@ -34,9 +37,9 @@ def test_a_worker_killed_in_the_middle_leaves_its_attempt_and_its_curve(kit: Any
     assert (first["attempt"], second["attempt"]) == (1, 2)
     assert first["pid"] == pid != second["pid"]
     assert first["cpu_s"] > 0.5
-    assert first["wall_s"] == pytest.approx(2.0, abs=1.0)
+    assert first["wall_s"] == pytest.approx(took, abs=1.0)
     samples = run.samples("process")
-    assert (samples[samples.pid == pid].time_ns > first["start_ns"]).sum() >= 5
+    assert (samples[samples.pid == pid].time_ns > first["start_ns"]).sum() >= 3
 
 
 def test_a_worker_without_the_package_lives_on(kit: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from jumper.monitor.segment import SegmentWriter
 from jumper_dask import receiving, shipping
+from jumper_dask.running import beside
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ class Scheduler:
         acked = await self.folder.put(segment, offset, data)
         if self.random.random() < self.loss:
             raise OSError("the acknowledgement was lost")
-        return {"ack": acked, "time_ns": 1_000_000_000}
+        return {"ack": acked, "came_ns": 1_000_000_000, "time_ns": 1_000_000_000}
 
 
 @pytest.fixture
@@ -97,15 +98,28 @@ def test_names_that_are_none_of_a_segment_are_refused(folder: Any, name: str) ->
         asyncio.run(folder.put(name, 0, b"x"))
 
 
+def times(came: int, left: int) -> dict[str, int]:
+    return {"came_ns": came, "time_ns": left}
+
+
 def test_the_clock_keeps_the_shortest_exchange_and_says_when_it_is_better() -> None:
     clock = shipping.Clock()
-    first = clock.observe(0, 1_000_000, 5_000_000_000)
-    assert first == {"type": "clock", "offset_ns": 4_999_500_000, "error_ns": 500_000, "mono_ns": 1_000_000}
-    assert clock.observe(0, 900_000, 5_000_000_000) is None
-    better = clock.observe(2_000_000, 2_200_000, 5_002_000_000)
+    first = clock.observe(0, 1_000_000, times(5_000_000_000, 5_000_000_000))
+    assert first == {"type": "clock", "offset_ns": 4_999_500_000, "error_ns": 500_000, "mono_ns": 500_000}
+    assert clock.observe(0, 900_000, times(5_000_000_000, 5_000_000_000)) is None
+    better = clock.observe(2_000_000, 2_200_000, times(5_002_000_000, 5_002_000_000))
     assert better is not None
     assert better["error_ns"] == 100_000
-    assert clock.observe(10**11, 10**11 + 10**7, 10**12) is not None  # clocks drift: an old one is renewed
+    later = 10**11
+    assert clock.observe(later, later + 10**7, times(10**12, 10**12)) is not None  # clocks drift: an old one is renewed
+
+
+def test_what_the_other_end_took_is_no_part_of_the_error() -> None:
+    """A disk that holds the acknowledgement up for a second does not blur the clock (RFC 5905, section 8)."""
+    record = shipping.Clock().observe(0, 1_000_300_000, times(70_000_100_000, 71_000_100_000))
+    assert record is not None
+    assert record["error_ns"] == 150_000
+    assert abs(record["offset_ns"] - 70_000_000_000) <= 150_000
 
 
 ORPHAN = """
@@ -126,12 +140,15 @@ def test_only_segments_of_the_run_whose_writer_is_gone_are_adopted(tmp_path: Pat
     ]
     paths = [Path(w.stdout.readline().strip()) for w in writers if w.stdout]
     assert shipping.adopt(tmp_path, "mine") == []
+    beside(paths[0]).touch()
     for index in (0, 2):
         writers[index].communicate()
     (source,) = shipping.adopt(tmp_path, "mine")
     assert source.path == paths[0]
     assert source.next() == paths[0].read_bytes()
+    assert shipping.adopt(tmp_path, "mine", {source.path}) == [], "its own are not opened again: the lock would go"
     source.close(remove=True)
     assert not paths[0].exists()
+    assert not beside(paths[0]).exists()
     writers[1].communicate()
     assert os.path.exists(paths[1])
