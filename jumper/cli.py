@@ -1,4 +1,4 @@
-"""The command line: `jumper run`, `summary`, `findings`, `advise`, `report`, `merge`, `doctor`, `demo`.
+"""The command line: `jumper run`, `summary`, `findings`, `advise`, `compare`, `report`, `merge`, `doctor`, `demo`.
 
 A command is one function; its docstring is its help. The rooms that it needs are
 imported when it is called, so that `jumper run` starts at once.
@@ -238,6 +238,49 @@ def report(run: Path, output: Path | None, theme: str) -> None:
 
     opened = open_run(run)
     click.echo(opened.report(output, theme=theme))
+
+
+@cli.command()
+@click.argument("a", type=click.Path(path_type=Path), metavar="A")
+@click.argument("b", type=click.Path(path_type=Path), metavar="B")
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with status 1 where a median changed by more, as in 'memory_peak_bytes > 10%'; may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One document with the list `differences`.")
+def compare(a: Path, b: Path, conditions: tuple[str, ...], as_json: bool) -> None:
+    """Compare run B with run A, group by group.
+
+    A change that chance alone would often make breaks no condition. Where there are too
+    few attempts to tell, the medians alone decide.
+
+    \b
+    Examples:
+      jumper compare before after
+      jumper compare before after --fail-if 'memory_peak_bytes > 10%' --fail-if 'wall_s > 20%'
+    """
+    from jumper import open_run
+    from jumper.report.extra import need
+
+    need("numpy", "pandas")
+    from jumper.analysis.comparison import COLUMNS, parse_limit
+    from jumper.report import compared
+
+    limits = [parse_limit(condition) for condition in conditions]
+    columns = list(dict.fromkeys([*COLUMNS, *(limit.column for limit in limits)]))
+    found = open_run(a).compare(open_run(b), columns)
+    if as_json:
+        _print_json(compared.as_json(found, limits))
+    else:
+        _console().print(compared.ComparisonTable(found))
+    broken = compared.broken(found, limits)
+    for line in broken:
+        click.echo(f"jumper: {line}", err=True)
+    if broken:
+        raise click.exceptions.Exit(1)
 
 
 @cli.command()

@@ -26,7 +26,7 @@ PRIOR = 50
 #: Aim at this part of the failures that are allowed: rules are chosen for having failed little, and flatter themselves.
 CAUTION = 0.6
 #: A rule that follows the input must waste less than this part of what a constant does, else the constant is taken.
-FOLLOWING = 0.95
+FOLLOWING = 0.98
 #: How often the rules of all groups are chosen again during a replay.
 ROUNDS = 20
 #: Byte seconds in a GB hour.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from jumper.analysis.advice import Advice
+    from jumper.analysis.comparison import Comparison
     from jumper.report.plots import Plots
 
 Progress = Callable[[int, int], None]
@@ -143,6 +144,26 @@ class Run:
         except ImportError as error:
             raise _need("report", error) from error
         return advise(self.tasks, may_fail)
+
+    def compare(self, other: Run, columns: Sequence[str] | None = None) -> Comparison:
+        """Return how the groups of another run differ from those of this one.
+
+        Parameters
+        ----------
+        other : Run
+        columns : sequence of str, optional
+            Of the tasks table. Default: wall and CPU time, memory peak, characters read and written.
+
+        Raises
+        ------
+        JumperError
+            Where the runs are of different kinds or share no group.
+        """
+        try:
+            from jumper.analysis.comparison import COLUMNS, compare
+        except ImportError as error:
+            raise _need("report", error) from error
+        return compare(self.tasks, other.tasks, COLUMNS if columns is None else columns)
 
     def report(self, path: str | os.PathLike[str] | None = None, theme: str = "light") -> Path:
         """Write the report, one offline HTML file, and return its path (default: in the run)."""
