@@ -42,16 +42,24 @@ def collect(client: Any, path: str | Path | None = None, *, timeout: float = 10.
     Raises
     ------
     RunError
-        Where the scheduler has no collector, or ``path`` holds another run.
+        Where the client is not connected, the scheduler has no collector, or ``path`` holds something else.
 
     Examples
     --------
     >>> run = collect(client)  # doctest: +SKIP
     """
-    if client.asynchronous:
+    if _connected(client).asynchronous:
         return _collect_async(client, path, timeout)
     folder = client.sync(_fetch, client, path, timeout)
     return _open(folder)
+
+
+def _connected(client: Any) -> Any:
+    status = getattr(client, "status", None)
+    if status != "running":
+        found = f"this one is {status}" if status is not None else f"not {client!r}"
+        raise RunError(f"expected a distributed.Client that is connected, {found}; collect before it is closed")
+    return client
 
 
 async def _collect_async(client: Any, path: str | Path | None, timeout: float) -> Run:
@@ -76,9 +84,8 @@ async def _fetch(client: Any, path: str | Path | None, timeout: float) -> Path:
     answer = await client.scheduler.jumper_collect(budget_s=timeout)
     if not isinstance(answer, dict) or "run" not in answer:
         raise RunError("the scheduler has no collector: install jumper-workflows in its environment, then restart it")
-    folder = Path(path) if path is not None else Path("jumper-runs") / answer["run"]
+    folder = await asyncio.to_thread(_prepare, path, answer["run"])
     sizes: dict[str, int] = answer["files"]
-    await asyncio.to_thread(_prepare, folder, answer["run"])
     with _progress(sum(sizes.values())) as advance:
         for name, size in sizes.items():
             await _fetch_file(client, folder / name, name, size, advance)
@@ -103,7 +110,11 @@ async def _fetch_file(client: Any, target: Path, name: str, size: int, advance: 
         os.close(descriptor)
 
 
-def _prepare(folder: Path, run: str) -> None:
+def _prepare(path: str | Path | None, run: str) -> Path:
+    """Return the folder of a run, made where it is not there yet."""
+    folder = Path(path) if path is not None else Path("jumper-runs") / run
+    if folder.is_file():
+        raise RunError(f"{folder} is a file, and a run is a folder; give another path")
     if (folder / "run.json").exists():
         other = RunDirectory(folder).read_info().get("run")
         if other != run:
@@ -114,6 +125,7 @@ def _prepare(folder: Path, run: str) -> None:
         (folder / "spool").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot make the run {folder}: {error.strerror}; give another path") from error
+    return folder
 
 
 def _write_info(folder: Path, info: dict[str, Any]) -> None:
@@ -157,28 +169,34 @@ class Monitor:
         self._ours = False
 
     def __enter__(self) -> Monitor:
-        if self._client.asynchronous:
+        if _connected(self._client).asynchronous:
             raise TypeError("this client is asynchronous; write `async with jumper_dask.monitor(client)`")
         self._client.sync(self._begin)
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        folder, region = self._client.sync(self._end)
-        self.run = _open_region(folder, region)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        with _noted_on(error):
+            folder, region = _connected(self._client).sync(self._end)
+            self.run = _open_region(folder, region)
 
     async def __aenter__(self) -> Monitor:
+        if not _connected(self._client).asynchronous:
+            raise TypeError("this client is synchronous; write plain `with jumper_dask.monitor(client)`")
         await self._begin()
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
-        folder, region = await self._end()
-        self.run = await asyncio.to_thread(_open_region, folder, region)
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        with _noted_on(error):
+            _connected(self._client)
+            folder, region = await self._end()
+            self.run = await asyncio.to_thread(_open_region, folder, region)
 
     async def _begin(self) -> None:
         await _ensure_collector(self._client)
         before = await self._client.scheduler.jumper_time()
         if not isinstance(before, dict):
             raise RunError("the scheduler has no collector: install jumper-workflows in its environment")
+        await asyncio.to_thread(_prepare, self._path, before["run"])
         self._ours = not before["monitored"]
         if self._ours:
             await self._client.register_plugin(self._plugin)
@@ -190,6 +208,17 @@ class Monitor:
             await self._client.unregister_worker_plugin(self._plugin.name)
         folder = await _fetch(self._client, self._path, self._timeout)
         return folder, (self._start_ns, stop_ns)
+
+
+@contextlib.contextmanager
+def _noted_on(error: BaseException | None) -> Iterator[None]:
+    """Let an error of the user's code pass as it is: that its run could not be collected is a note on it."""
+    try:
+        yield
+    except Exception as problem:
+        if error is None:
+            raise
+        error.add_note(f"jumper could not collect the run of this region: {problem}")
 
 
 def monitor(
@@ -214,6 +243,11 @@ def monitor(
         As for :class:`JumperPlugin`; without effect where the plugin is registered already.
     timeout : float, optional
         Seconds that each worker has to bring in what it holds at the end.
+
+    Raises
+    ------
+    RunError
+        As for :func:`collect`, before the region's work begins; an error of that work itself is not touched.
 
     Examples
     --------

@@ -11,6 +11,7 @@ import math
 import sys
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from jumper.analysis.units import human_bytes, human_seconds
@@ -312,7 +313,7 @@ def _node_table(rows: list[Row]) -> str:
     return _table(said, names, lines)
 
 
-def _table(caption: str, names: tuple[str, ...], lines: list[tuple[str, ...]]) -> str:
+def _table(caption: str, names: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> str:
     head = "".join(f"<th>{name}</th>" for name in names)
     body = "".join(
         "<tr>" + "".join(f'<td class="bar">{c}</td>' if c[:2] == "<i" else f"<td>{c}</td>" for c in line) + "</tr>"

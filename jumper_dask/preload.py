@@ -30,7 +30,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str | No
         raise click.BadParameter(f"{value!r} is no time of at least 1 ms, like 500ms") from None
 
 
-@click.command(context_settings={"help_option_names": []})
+@click.command()
 @click.option("--interval", callback=_seconds, help="Time between samples, like 500ms.")
 @click.option("--collectors", type=click.Path(dir_okay=False), help="A collectors.yaml of your own.")
 @click.option("--reset-peak/--no-reset-peak", default=None, help="Reset high-water marks at task boundaries.")

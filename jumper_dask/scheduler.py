@@ -213,7 +213,7 @@ class SchedulerSide:
         return {"came_ns": self._now(), "time_ns": self._now()}
 
     async def _time(self) -> dict[str, Any]:
-        return {"time_ns": self._now(), "monitored": len(self.roster.measured)}
+        return {"run": self.run, "time_ns": self._now(), "monitored": len(self.roster.measured)}
 
     async def _push(
         self, run: str, segment: str, offset: int, data: bytes, worker: str, live: tuple[str, bytes] | None = None
