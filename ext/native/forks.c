@@ -8,8 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+/* Pids end below this (PID_MAX_LIMIT, proc_sys_kernel(5)). */
+enum { PIDS = 1 << 22 };
+/* Who is older and was not wanted will not be: neither its environment nor its parent becomes ours any more. */
+#define STRANGER_NS INT64_C(10000000000)
+/* More sessions than this, and everybody is looked at. */
+enum { MOST_SESSIONS = 64 };
 /* More new pids than this in one look, and a scan is cheaper. */
 enum { SPAN = 2000, RETRIES = 3, ROUNDS = 3, SMALL = 1024 };
 #define SCAN_EVERY_NS INT64_C(10000000000)
@@ -39,10 +46,36 @@ void forks_close(struct forks *forks)
 {
     if (forks->load_fd >= 0)
         close(forks->load_fd);
+    free(forks->strangers);
     *forks = (struct forks){.load_fd = NOT_OPEN};
 }
 
-void forks_scan_next(struct forks *forks) { forks->next_scan = 0; }
+static void forget_strangers(struct forks *forks)
+{
+    free(forks->strangers);
+    forks->strangers = NULL;
+}
+
+void forks_scan_next(struct forks *forks)
+{
+    forks->next_scan = 0;
+    forget_strangers(forks);
+}
+
+static bool is_stranger(const struct forks *forks, int pid)
+{
+    return forks->strangers != NULL && pid < PIDS && forks->strangers[pid / 8] >> pid % 8 & 1;
+}
+
+static void set_stranger(struct forks *forks, int pid, bool stranger)
+{
+    if (forks->strangers == NULL && stranger)
+        forks->strangers = calloc(PIDS / 8, 1); /* its pages come when they are written */
+    if (forks->strangers == NULL || pid >= PIDS)
+        return;
+    unsigned char *byte = &forks->strangers[pid / 8], bit = (unsigned char)(1 << pid % 8);
+    *byte = stranger ? *byte | bit : *byte & (unsigned char)~bit;
+}
 
 static bool among(int pid, const int *pids, size_t count)
 {
@@ -50,6 +83,48 @@ static bool among(int pid, const int *pids, size_t count)
         if (pids[i] == pid)
             return true;
     return false;
+}
+
+/* The sessions of what is watched: a child is in its parent's, or it has made one of its own. Asking for a session
+ * costs a thirtieth of opening, reading and closing a file of /proc. */
+struct sessions {
+    bool any; /* everybody may be ours */
+    int count, ids[MOST_SESSIONS];
+};
+
+static void add_session(struct sessions *sessions, int session)
+{
+    if (sessions->any || among(session, sessions->ids, (size_t)sessions->count))
+        return;
+    sessions->any = session <= 0 || sessions->count == MOST_SESSIONS;
+    if (!sessions->any)
+        sessions->ids[sessions->count++] = session;
+}
+
+static void gather(struct sessions *sessions, const struct table *table, struct set *sets[], size_t set_count)
+{
+    sessions->any = false;
+    sessions->count = 0;
+    for (size_t i = 0; i < set_count; i++) {
+        sessions->any |= sets[i]->kind != TREE;
+        for (int j = 0; j < sets[i]->parent_count; j++)
+            add_session(sessions, getsid(sets[i]->parents[j]));
+    }
+    for (size_t i = 0; i < table->count; i++)
+        add_session(sessions, table->order[i]->session);
+}
+
+/* False only for what cannot descend from what is watched; `from` to `to` are new pids, one of which may have made
+ * the session. */
+static bool may_be_ours(const struct sessions *sessions, const struct forks *forks, const struct table *table, int pid,
+                        int64_t from, int64_t to)
+{
+    if (sessions->any)
+        return true;
+    int session = getsid(pid);
+    return session <= 0 || session == pid || (session > from && session <= to) ||
+           among(session, sessions->ids, (size_t)sessions->count) || table_find(table, session) != NULL ||
+           among(session, forks->absent, forks->absent_count);
 }
 
 static bool read_stat(struct table *table, int pid, struct stat_fields *out)
@@ -157,15 +232,23 @@ static size_t look_at_new(struct forks *forks, struct table *table, struct set *
     static __thread unsigned char counts[MOST_ABSENT];
     size_t found = 0, count = 0;
     size_t old = forks->absent_count, fresh = (size_t)(to - from);
+    struct sessions sessions;
+    gather(&sessions, table, sets, set_count);
     for (size_t i = 0; i < old + fresh; i++) {
         int pid = i < old ? forks->absent[i] : (int)(from + 1 + (int64_t)(i - old));
         unsigned char tries = i < old ? forks->tries[i] : 0;
         struct stat_fields stat;
+        set_stranger(forks, pid, false);
+        if (!may_be_ours(&sessions, forks, table, pid, from, to))
+            continue;
         if (!read_stat(table, pid, &stat)) {
             look_again(pid, tries + 1, absent, counts, &count);
             continue;
         }
-        found += admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, false);
+        size_t more = admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, false);
+        found += more;
+        if (more > 0)
+            add_session(&sessions, (int)stat.session);
         if (among((int)stat.ppid, absent, count)) /* its parent is not visible yet */
             look_again(pid, tries + 1, absent, counts, &count);
     }
@@ -181,6 +264,12 @@ static size_t scan(struct forks *forks, struct table *table, struct set *sets[],
 {
     size_t found = 0, before;
     int round = 0;
+    bool owners = false;
+    struct timespec since_boot = {0};
+    clock_gettime(CLOCK_BOOTTIME, &since_boot);
+    int64_t old = (since_boot.tv_sec * INT64_C(1000000000) + since_boot.tv_nsec - STRANGER_NS) / table->tick_ns;
+    for (size_t i = 0; i < set_count; i++)
+        owners |= sets[i]->kind != TREE;
     forks->scans++;
     do {
         before = found;
@@ -190,8 +279,12 @@ static size_t scan(struct forks *forks, struct table *table, struct set *sets[],
         for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
             int pid = atoi(entry->d_name);
             struct stat_fields stat;
-            if (pid > 0 && read_stat(table, pid, &stat))
-                found += admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, true);
+            if (pid <= 0 || is_stranger(forks, pid) || !read_stat(table, pid, &stat))
+                continue;
+            size_t more = admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, true);
+            found += more;
+            if (more == 0 && !owners && stat.start < old && table_find(table, pid) == NULL)
+                set_stranger(forks, pid, true);
         }
         closedir(folder);
     } while (found != before && ++round < ROUNDS);
@@ -206,6 +299,8 @@ size_t forks_look(struct forks *forks, struct table *table, struct set *sets[], 
     bool wrapped = last < before || last - before > SPAN;
     if (last < 0 || before < 0 || now >= forks->next_scan || wrapped) {
         forks->absent_count = 0;
+        if (wrapped || last < 0) /* pids may have been given out anew */
+            forget_strangers(forks);
         size_t found = scan(forks, table, sets, set_count, now);
         forks->next_scan = now + (wrapped && before >= 0 ? SCAN_SOON_NS : SCAN_EVERY_NS);
         return found;

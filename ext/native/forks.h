@@ -16,6 +16,7 @@ struct forks {
     size_t absent_count;
     int exclude[MOST_EXCLUDED];
     size_t exclude_count;
+    unsigned char *strangers; /* a bit a pid: old processes that no set wanted; NULL: none noted */
     uint64_t scans, looks;
 };
 

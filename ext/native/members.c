@@ -299,10 +299,15 @@ int64_t set_look_early(struct set *set, struct table *table, int64_t now)
                 member->process->gone = true;
                 continue;
             }
-            member->step = member->step * 2 < set->longest_step ? member->step * 2 : 0;
-            member->next_look = now + member->step;
-            if (member->step == 0)
+            int64_t late = now - member->next_look;
+            do /* looks that come late count for those that they come too late for */
+                member->step *= 2;
+            while (member->step <= late);
+            if (member->step >= set->longest_step) {
+                member->step = 0;
                 continue;
+            }
+            member->next_look = now + member->step;
         }
         next = smaller(next, member->next_look);
     }

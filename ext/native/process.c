@@ -7,9 +7,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A process whose CPU clock stands still did not run: its old values stand, but for every so many passes
- * (others may reclaim its memory). */
-enum { FULL_EVERY = 10 };
+/* A process whose CPU clock stands still did not run: its old values stand, but for its memory, which others may
+ * reclaim; that is read every so many passes. */
+enum { MEMORY_EVERY = 10 };
+/* Nothing enters a process's memory without a page fault, but for what khugepaged fills in, and stat shows its RSS but
+ * for some pages a CPU: where neither has changed, statm is what it was; what little left is seen this late. */
+#define STATM_EVERY_NS INT64_C(4900000000)
 /* VmHWM and swap cost more than all else together: at most so often, but after so many page faults. */
 #define STATUS_EVERY_NS INT64_C(900000000)
 /* A mark cannot rise without a page fault; where none came and RSS is the same, at least so often. */
@@ -131,19 +134,38 @@ static bool has_parents_memory(struct table *table, const struct process *proces
            llabs(shared - their_shared) <= SAME_PAGES;
 }
 
-static void read_memory(struct table *table, struct process *process, int64_t now, bool full)
+/* Whether statm must say what it said last; the young are read, as they may be about to exec. */
+static bool same_memory(const struct process *process, int64_t now)
 {
-    char text[LARGE];
+    return process->passes > YOUNG_PASSES && now - process->statm_ns < STATM_EVERY_NS &&
+           process->faults == process->statm_faults && process->shown_rss == process->statm_shown;
+}
+
+/* Returns false where the memory is the parent's. */
+static bool read_statm(struct table *table, struct process *process, int64_t now)
+{
+    char text[SMALL];
     int64_t resident, shared;
-    ssize_t got = procfs_read(&table->fs, process->pid, "statm", &process->statm_fd, text, SMALL);
+    ssize_t got = procfs_read(&table->fs, process->pid, "statm", &process->statm_fd, text, sizeof text);
     if (got > 0 && parse_statm(text, (size_t)got, &resident, &shared)) {
         if (has_parents_memory(table, process, resident, shared)) {
             process->rss = process->anon = 0;
-            return;
+            return false;
         }
         process->rss = resident * table->page;
         process->anon = resident > shared ? (resident - shared) * table->page : 0;
+        process->statm_ns = now;
+        process->statm_faults = process->faults;
+        process->statm_shown = process->shown_rss;
     }
+    return true;
+}
+
+static void read_memory(struct table *table, struct process *process, int64_t now, bool full)
+{
+    char text[LARGE];
+    if ((full || !same_memory(process, now)) && !read_statm(table, process, now))
+        return;
     if (process->rss > process->hwm)
         process->hwm = process->rss;
     bool touched = process->minflt - process->marked_minflt > MANY_FAULTS;
@@ -154,7 +176,7 @@ static void read_memory(struct table *table, struct process *process, int64_t no
     process->marked_minflt = process->minflt;
     process->marked_rss = process->rss;
     int once = NEVER;
-    got = procfs_read(&table->fs, process->pid, "status", &once, text, sizeof text);
+    ssize_t got = procfs_read(&table->fs, process->pid, "status", &once, text, sizeof text);
     if (got <= 0)
         return;
     const char *status = text;
@@ -186,12 +208,19 @@ static void read_io(struct table *table, struct process *process)
     memcpy(process->own + CPU_PARTS, values, sizeof values);
 }
 
+static bool is_dead(const struct process *process) { return process->state == 'Z' || process->state == 'X'; }
+
 bool process_read(struct table *table, struct process *process, int64_t now, bool full)
 {
     int64_t clock = process_cpu_ns(process->pid);
     unsigned pass = process->passes++ + (unsigned)process->pid;
-    if (!full && !process->is_self && clock != UNKNOWN && clock == process->clock_ns && pass % FULL_EVERY)
+    if (!process->is_self && clock != UNKNOWN && clock == process->clock_ns) {
+        if (!full && pass % MEMORY_EVERY == 0 && !is_dead(process)) {
+            process->statm_ns = now - STATM_EVERY_NS;
+            read_memory(table, process, now, false);
+        }
         return true;
+    }
     char text[SMALL];
     struct stat_fields stat;
     ssize_t got = procfs_read(&table->fs, process->pid, "stat", &process->stat_fd, text, sizeof text);
@@ -207,7 +236,10 @@ bool process_read(struct table *table, struct process *process, int64_t now, boo
     process->state = stat.state;
     process->stack = stat.stack;
     process->threads = stat.threads;
+    process->session = (int)stat.session;
     process->minflt = stat.minflt;
+    process->faults = plus(stat.minflt, stat.majflt);
+    process->shown_rss = stat.rss;
     process->cminflt = stat.cminflt;
     int64_t user = stat.utime * table->tick_ns, system = stat.stime * table->tick_ns;
     process->own[0] = clock != UNKNOWN ? clock : user + system;
@@ -224,7 +256,7 @@ bool process_read(struct table *table, struct process *process, int64_t now, boo
             process->dead[0] = process->dead[1] + process->dead[2];
         }
     }
-    if (stat.state == 'Z' || stat.state == 'X') {
+    if (is_dead(process)) {
         process->rss = process->anon = process->swap = 0;
         if (process->io_fd >= 0) /* a zombie's cannot be opened without privilege, but read */
             read_io(table, process);
@@ -243,15 +275,27 @@ static int by_age(const void *a, const void *b)
     return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-void table_read(struct table *table, int64_t now, bool full)
+void table_read(struct table *table, int64_t now)
 {
     if (table->unsorted) {
         qsort(table->order, table->count, sizeof *table->order, by_age);
         table->unsorted = false;
     }
-    for (size_t i = 0; i < table->count; i++)
-        if (!table->order[i]->gone && !process_read(table, table->order[i], now, full))
-            table->order[i]->gone = true;
+    bool died = false;
+    for (size_t i = 0; i < table->count; i++) {
+        struct process *process = table->order[i];
+        if (process->gone)
+            continue;
+        bool alive = !is_dead(process);
+        process->gone = !process_read(table, process, now, false);
+        died |= process->gone || (alive && is_dead(process));
+    }
+    for (size_t i = 0; died && i < table->count; i++) { /* who sleeps has another parent now: read it again */
+        struct process *process = table->order[i];
+        const struct process *parent = table_find(table, process->ppid);
+        if (parent == NULL || is_dead(parent))
+            process->clock_ns = UNKNOWN;
+    }
 }
 
 void table_sweep(struct table *table)

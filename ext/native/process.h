@@ -11,12 +11,13 @@ enum { WIDTH = 9, CPU_PARTS = 3 };
 enum { MOST_PROCESSES = 200000 };
 
 struct process {
-    int pid, ppid;
+    int pid, ppid, session;
     int64_t start;
     char state;
     uint64_t stack;
     int64_t threads, rss, anon, hwm, hwm_told, swap, minflt, cminflt;
     int64_t marked_minflt, marked_rss; /* when VmHWM was read last: what was touched later is unseen */
+    int64_t faults, shown_rss, statm_faults, statm_shown, statm_ns; /* now, and when statm was read last */
     int64_t own[WIDTH], dead[CPU_PARTS];
     int64_t clock_ns, status_ns;
     bool gone, is_self, io_known;
@@ -42,9 +43,10 @@ void table_close(struct table *table);
 struct process *table_find(const struct table *table, int pid);
 /* Begin to watch a process; NULL where it is gone (or there is no room). */
 struct process *table_add(struct table *table, int pid);
-/* Read every process once; `full` also reads those that did not run. Sets `gone`. */
-void table_read(struct table *table, int64_t now, bool full);
-/* Read one process; false where it is gone. */
+/* Read every process once. Sets `gone`. */
+void table_read(struct table *table, int64_t now);
+/* Read one process, unless it did not run since the last time; false where it is gone. `full`: also what is not read
+ * every time. */
 bool process_read(struct table *table, struct process *process, int64_t now, bool full);
 /* Forget processes that are gone and that no set uses any more. */
 void table_sweep(struct table *table);

@@ -168,7 +168,7 @@ void take_tick(struct engine *engine)
     for (int stream = 1; stream <= STREAMS; stream++)
         before[stream] = engine->rows[stream].count;
     forks_look(&engine->forks, &engine->table, engine->used, engine->used_count, mono);
-    table_read(&engine->table, mono, false);
+    table_read(&engine->table, mono);
     int64_t pss = sharing_cpu_ns(&engine->sharing);
     int64_t inside = engine->settings.in_target ? engine->own_cpu + pss : 0;
     for (size_t i = 0; i < engine->used_count; i++)
