@@ -100,15 +100,15 @@ class Runner:
             io = (counted[0], counted[1], counted[2] + counted[4], counted[3])
         return mono_ns, Reading(cpu_ns, *io)
 
-    def stop(self) -> tuple[int, Reading]:
-        """Return the time and what the thread has used now."""
+    def stop(self, wrote: int) -> tuple[int, Reading]:
+        """Return the time and what the thread has used now; ``wrote``: characters that it writes before it starts."""
         mono_ns, cpu_ns, counted = counters.stop(-1 if self.io_file is None else self.io_file)
         self.stopped_ns = mono_ns
         if counted is None:
             self.io = None
             return mono_ns, Reading(cpu_ns)
         read, written, read_chars, write_chars, looked = counted
-        self.io = (read, written, read_chars + looked, write_chars)
+        self.io = (read, written, read_chars + looked, write_chars + wrote)
         return mono_ns, Reading(cpu_ns, read, written, read_chars, write_chars)
 
     def close(self) -> None:
@@ -137,6 +137,7 @@ class Ledger:
         self._local = threading.local()
         # a finalizer that spawns may run wherever the collector does, also below us
         self._lock = threading.RLock()
+        self._spawned = False
         self._looked_ns = 0
         self._rss: int | None = None
 
@@ -170,18 +171,14 @@ class Ledger:
             return None
         attempt = runner.attempt
         with self._lock:
-            attempt.mono_ns, attempt.end = runner.stop()
-            spent = attempt.end.cpu_ns - runner.began_ns
+            attempt.mono_ns, attempt.end = runner.stop(self.memory.writes)
+            runner.spent_ns += attempt.end.cpu_ns - runner.began_ns
             if self._look(attempt.mono_ns, runner.spawner):
                 runner.io = None
-            elif runner.io is not None and self.memory.resets:
-                read, written, read_chars, write_chars = runner.io
-                runner.io = (read, written, read_chars, write_chars + 1)  # the mark was reset by writing a character
             self._leave(attempt, runner.spawner)
             if not attempt.flags and attempt.mono_ns - attempt.begin_ns > SHORT_NS and self.balance.possible:
                 self._helpers(attempt, runner)
             runner.attempt = None
-            runner.spent_ns += spent
         return attempt
 
     def _helpers(self, attempt: Attempt, runner: Runner) -> None:
@@ -274,6 +271,7 @@ class Ledger:
             spawner = runner.spawner
             if spawner is None:
                 spawner = runner.spawner = Spawner(threading.get_native_id())
+            self._spawned = True
             again = event == "os.posix_spawn" and spawner.last_event == "subprocess.Popen"
             spawner.last_event = "" if again else event
             if not again:
@@ -295,6 +293,7 @@ class Ledger:
 
     def _spawners(self) -> list[Spawner]:
         """Return a spawner for each attempt at work."""
+        self._spawned = True
         for place in self._places():
             place.spawner = place.spawner or Spawner(place.tid)
         return self._known()
@@ -311,7 +310,9 @@ class Ledger:
             for attempt in self.working:
                 if attempt.hwm_bytes is None or peak > attempt.hwm_bytes:
                     attempt.hwm_bytes = peak
-        return self.children.settle(self._known(), sure=sure, boundary=True) or read
+        known = self._known() if self._spawned else []
+        self._spawned = bool(known)
+        return self.children.settle(known, sure=sure, boundary=True) or read
 
     def account(self) -> dict[str, int] | None:
         """Return who used the CPU of this process so far: a row of the stream `worker`; None where nobody knows."""

@@ -134,9 +134,9 @@ class Memory:
                 self._inherited = mark
 
     @property
-    def resets(self) -> bool:
-        """Whether the mark is reset at each look, by writing a character."""
-        return self._clear is not None
+    def writes(self) -> int:
+        """How many characters a look writes: the mark is reset by one."""
+        return 1 if self._clear is not None else 0
 
     def look(self) -> tuple[int | None, int | None, bool]:
         """Return (peak since the last look, resident now, whether a file was read for it); bytes, None: not known."""

@@ -1,7 +1,9 @@
 """Which attempts run now, kept where a worker's death does not reach: one small file beside its segment.
 
 A segment has an attempt's start within an interval; a task that fills the memory in a tenth of a second, holding the
-GIL, is gone by then. So each start is written at once, by one `pwrite` into a slot, before the task's thread begins.
+GIL, is gone by then. So each start is written at once into a slot, before the task's thread begins: into a map of the
+file, which the kernel keeps when the process is killed. Its blocks are allocated before, so a full disk is an error
+when it is made, and no signal later.
 Whoever adopts the dead worker's segment reads the slots. A slot is not cleared at the end of its attempt: what has a
 stop in the segment needs no word from here.
 """
@@ -9,6 +11,7 @@ stop in the segment needs no word from here.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import time
 from collections.abc import Iterator
@@ -36,22 +39,24 @@ class Slots:
     def __init__(self, segment: Path) -> None:
         self.path = beside(segment)
         self._free = list(range(SLOTS - 1, -1, -1))
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_TRUNC
-        self._descriptor: int | None = os.open(self.path, flags, 0o600)
+        self._map: mmap.mmap | None = None
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_TRUNC, 0o600)
+        try:
+            with contextlib.suppress(OSError):  # a full disk: the segment tells of it
+                os.posix_fallocate(descriptor, 0, SLOTS * SLOT)
+                self._map = mmap.mmap(descriptor, SLOTS * SLOT)
+        finally:
+            os.close(descriptor)
 
     def begin(self, key: str, run_id: str, group: str, mono_ns: int, wall_ns: int) -> int | None:
         """Write that an attempt begins; return its slot, for :meth:`end`."""
-        if self._descriptor is None or not self._free:
+        if self._map is None or not self._free:
             return None
         text = f"{mono_ns}\0{wall_ns}\0{run_id}\0{group}\0{key}\0".encode(errors="replace")
         if len(text) > SLOT:
             return None
         slot = self._free.pop()
-        try:
-            os.pwrite(self._descriptor, text.ljust(SLOT, b"\0"), slot * SLOT)
-        except OSError:  # a full disk: the segment tells of it
-            self._free.append(slot)
-            return None
+        self._map[slot * SLOT : slot * SLOT + len(text)] = text
         return slot
 
     def end(self, slot: int | None) -> None:
@@ -61,10 +66,9 @@ class Slots:
 
     def close(self, remove: bool) -> None:
         """Close the file, and remove it where nobody needs it any more."""
-        if self._descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.close(self._descriptor)
-            self._descriptor = None
+        if self._map is not None:
+            self._map.close()
+            self._map = None
         if remove:
             with contextlib.suppress(OSError):
                 self.path.unlink()

@@ -69,6 +69,7 @@ class WorkerSide:
         self._pid = os.getpid()
         self._token = secrets.token_hex(4)
         self._calls = itertools.count(1)
+        self._troubled = False
 
     async def start(self) -> None:
         """Make sure of the scheduler's side, then begin to measure."""
@@ -134,25 +135,35 @@ class WorkerSide:
 
     def _begins(self, key: Any) -> None:
         """Note that the calling thread begins to run a task, or a method of an actor, of which Dask tells no more."""
-        with contextlib.suppress(Exception):  # it would be the task's
-            if self._ledger is None:
-                return
+        ledger = self._ledger
+        if ledger is None:
+            return
+        try:
             attempt = self._attempts.get(key)
-            if attempt is not None:
-                self._ledger.begin(attempt)
-                return
-            name, number = str(key), f"{self._token}{next(self._calls):x}"
-            self._ledger.begin(
-                boundaries.Attempt(f"{name}-{number}", boundaries.CALL, self.worker.address, name, self._pid, "dask")
-            )
+            if attempt is None:
+                name, number = str(key), f"{self._token}{next(self._calls):x}"
+                attempt = boundaries.Attempt(
+                    f"{name}-{number}", boundaries.CALL, self.worker.address, name, self._pid, "dask"
+                )
+            ledger.begin(attempt)
+        except Exception as error:  # it would be the task's
+            self._trouble(error)
 
     def _ends(self, state: str = "done", reason: str | None = None) -> None:
         """Note that the calling thread is through with what it ran."""
-        with contextlib.suppress(Exception):
+        try:
             ended = self._ledger.end() if self._ledger is not None else None
             if ended is not None and ended.attempt_id == boundaries.CALL:
                 ended.state, ended.reason = state, reason
                 self._note(ended)
+        except Exception as error:
+            self._trouble(error)
+
+    def _trouble(self, error: Exception) -> None:
+        """Say once why boundaries are missing."""
+        if self.site is not None and not self._troubled:
+            self._troubled = True
+            self.site.event("boundaries-trouble", f"{type(error).__name__}: {error}")
 
     def _note(self, attempt: boundaries.Attempt) -> None:
         if self.site is not None:
@@ -364,11 +375,12 @@ class Site:
                 self.shipper.sources += [Source(Path(path)) for path in ready.get("also", ())]
         except MonitorUnavailableError as error:
             self._agent = None
-            self._event("monitor-unavailable", str(error))
+            self.event("monitor-unavailable", str(error))
         self._adopt()
         self._write()
 
-    def _event(self, kind: str, text: str, **more: Any) -> None:
+    def event(self, kind: str, text: str, **more: Any) -> None:
+        """Note what happened."""
         self.note({"type": "event", "kind": kind, "text": text, "mono_ns": time.monotonic_ns(),
                    "wall_ns": time.time_ns(), **more})  # fmt: skip
 
@@ -378,7 +390,7 @@ class Site:
             return
         if self._agent is not None and not self._agent.running and self._agent.reason:
             reason, agent, self._agent = self._agent.reason, self._agent, None
-            self._event("monitor-lost", reason)
+            self.event("monitor-lost", reason)
             self.ledger.without(agent.stop)
         shift = time.time_ns() - time.monotonic_ns()
         for side in self.sides:
