@@ -17,6 +17,7 @@ import pytest
 from jumper.monitor.agent_process import AgentProcess
 from jumper.monitor.backends import create_monitor, native_built
 from jumper.monitor.common import MonitorProtocol
+from jumper.monitor.sampling import sampling
 from jumper.schema.errors import JumperError, MonitorUnavailableError
 from jumper.store.segments import read_segment
 
@@ -295,6 +296,52 @@ def test_a_fork_of_the_parent_does_not_stop_the_agent() -> None:
     assert monitor.running
     monitor.stop()
     assert len(monitor.data.view("process")) > before + 2
+
+
+@pytest.mark.parametrize("engine", ["python", *(["native"] if native_built() else [])])
+def test_a_fork_of_the_sampler_has_no_say(engine: str, tmp_path: Path) -> None:
+    """It may ask and stop what it has a copy of, also where the fork came in the middle of a tick."""
+    one: Any = sampling(engine, os.getpid(), 0.005, ["process"], spool=tmp_path)
+    one.start()
+    for _ in range(20):
+        child = os.fork()
+        if child == 0:
+            try:
+                one.set_levels(["system"])
+                one.tick()
+                one.text({"type": "event", "kind": "of a fork"})
+                one.flush()
+                one.stop()
+                os._exit(7)
+            finally:
+                os._exit(1)
+        deadline = time.monotonic() + 20
+        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                pytest.fail("the child waits for a thread that it does not have")
+            time.sleep(0.001)
+        assert os.waitstatus_to_exitcode(ended[1]) == 7
+    assert one.running
+    one.stop()
+    segment = read_segment(one.ready["segment_path"])
+    assert (segment.torn, segment.missing, segment.complete) == (0, 0, True)
+    ticks = segment.table("monitor")["ticks"][0].tolist()
+    assert ticks == list(range(1, len(ticks) + 1))
+    assert not [record for record in segment.records if record.get("kind") == "of a fork"]
+
+
+@pytest.mark.parametrize(("end", "status"), [("", 0), ("os._exit(4)", 4), ("raise KeyError", 1)])
+def test_a_program_may_end_without_a_stop(backend: str, end: str, status: int) -> None:
+    code = (
+        "import os, sys, time\nfrom jumper.monitor.backends import create_monitor\n"
+        "monitor = create_monitor(sys.argv[1])\nmonitor.start(0.01)\n"
+        f"while len(monitor.data) < 3:\n    time.sleep(0.01)\n{end}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, backend], capture_output=True, text=True, timeout=60)
+    assert done.returncode == status
+    assert ("KeyError" in done.stderr) == (status == 1) and "Fatal" not in done.stderr
 
 
 def test_an_agent_that_hangs_is_ended_in_time(tmp_path: Path) -> None:

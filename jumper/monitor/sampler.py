@@ -91,6 +91,7 @@ class Sampler:
         self._late_ns = 0
         self._cpu_ns = 0
         self._own_in_target = own_in_target
+        self._owner: int | None = None
         self._node: NodeCollector | None = None
         self._node_lock = node_lock
         self._threads = ThreadReader(target_pid) if threads else None
@@ -134,6 +135,7 @@ class Sampler:
 
         ``root_io_fd`` is the target's /proc/PID/io, opened while it lived; it is closed here.
         """
+        self._owner = os.getpid()
         self.pipeline.setup()
         if self._process is not None and root_io_fd is not None:
             self._process.keep_io(root_io_fd)
@@ -143,7 +145,9 @@ class Sampler:
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Take a last tick and end; safe to call twice and from any thread."""
+        """Take a last tick and end; safe to call twice, from any thread, and in a fork, where nothing happens."""
+        if self._in_fork():
+            return
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
@@ -158,6 +162,8 @@ class Sampler:
 
     def set_levels(self, levels: Collection[str]) -> None:
         """Take these levels from the next tick on; the schedule stays."""
+        if self._in_fork():
+            return
         with self._lock:
             self.levels = self.pipeline.levels = tuple(levels)
             if self._process is not None:
@@ -167,7 +173,8 @@ class Sampler:
 
     def tick_now(self) -> None:
         """Take a tick now, outside of the schedule (a process is about to go)."""
-        self._tick()
+        if not self._in_fork():
+            self._tick()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the thread has ended; return whether it has."""
@@ -175,6 +182,10 @@ class Sampler:
             self._thread.join(timeout_s)
             return not self._thread.is_alive()
         return True
+
+    def _in_fork(self) -> bool:
+        """Whether this is a fork of the process that samples: the thread is not here, and its lock may be held."""
+        return self._owner is not None and self._owner != os.getpid()
 
     def _own_cpu_ns(self) -> int:
         return self._cpu_ns + (self._sharing_cpu_ns() if self._own_in_target else 0)
@@ -242,6 +253,7 @@ class Sampler:
                 rows["thread"] = [*self._threads.read(mono_ns)]
             self.ticks += 1
             self._cpu_ns += time.thread_time_ns() - began
+            began = time.thread_time_ns()
             rows["monitor"] = [self._own_row(mono_ns)]
             events = self.pipeline.events[:]
             self.pipeline.events.clear()
@@ -249,6 +261,7 @@ class Sampler:
                 for record in events:
                     sink.event(record)
                 sink.tick(mono_ns, rows)
+            self._cpu_ns += time.thread_time_ns() - began
 
     def _own_row(self, mono_ns: int) -> dict[str, Any]:
 

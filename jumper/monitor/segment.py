@@ -161,6 +161,7 @@ class SegmentWriter:
         self._rows: dict[str, list[Sequence[Value]]] = {}
         self._text: list[bytes] = []
         self._pending: list[bytes] = []
+        self._owner = os.getpid()
         self._schema_stale = True
         self._header = {**segment_header(self.segment_id, self.node), **(header or {})}
         try:
@@ -300,6 +301,8 @@ class SegmentWriter:
     def _append(self, block: bytes) -> str | None:
         if self._fd is None:
             return "the segment is closed"
+        if self._owner != os.getpid():  # two would write blocks of the same number
+            return "this process is a fork of the one that writes"
         if self.cap_bytes is not None and self.size + len(block) > self.cap_bytes:
             return f"the spool is full ({self.cap_bytes} bytes)"
         try:
