@@ -1,4 +1,4 @@
-"""The command line: `jumper run`, `summary`, `findings`, `advise`, `compare`, `report`, `merge`, `doctor`, `demo`.
+"""The command line: `jumper run`, and what reads a run: `summary`, `findings`, `advise`, `report` and others.
 
 A command is one function; its docstring is its help. The rooms that it needs are
 imported when it is called, so that `jumper run` starts at once.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,17 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console()
+
+
+@contextmanager
+def _progress(words: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how far a long work is, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as shown:
+        task = shown.add_task(words, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def _print_json(document: Any) -> None:
@@ -281,6 +293,39 @@ def compare(a: Path, b: Path, conditions: tuple[str, ...], as_json: bool) -> Non
         click.echo(f"jumper: {line}", err=True)
     if broken:
         raise click.exceptions.Exit(1)
+
+
+@cli.command()
+@RUN
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["perfetto", "openmetrics", "csv", "benchmark-tsv"]),
+    required=True,
+    help="A trace for ui.perfetto.dev; a text for Prometheus; the tasks table; the same as Snakemake's benchmarks.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="FILE",
+    help="Compressed where its name ends in .gz.",
+)
+def export(run: Path, form: str, output: Path) -> None:
+    """Write a run for other tools, and print where it is.
+
+    \b
+    Examples:
+      jumper export RUN --format perfetto -o trace.json.gz
+      jumper export RUN --format csv -o tasks.csv
+    """
+    from jumper import open_run
+
+    opened = open_run(run)
+    with _progress("writing") as progress:
+        opened.export(form, output, progress)
+    click.echo(str(output))
 
 
 @cli.command()

@@ -165,6 +165,26 @@ class Run:
             raise _need("report", error) from error
         return compare(self.tasks, other.tasks, COLUMNS if columns is None else columns)
 
+    def export(self, form: str, path: str | os.PathLike[str], progress: Progress | None = None) -> Path:
+        """Write the run in another format and return where; see docs/export.md.
+
+        Parameters
+        ----------
+        form : {"perfetto", "openmetrics", "csv", "benchmark-tsv"}
+        path : path
+            Compressed where its name ends in ``.gz``.
+        progress : callable, optional
+            Called with (done, all).
+
+        Raises
+        ------
+        JumperError
+            Where there is no such format.
+        """
+        from jumper.report.exports import export
+
+        return export(self, form, Path(path), progress)
+
     def report(self, path: str | os.PathLike[str] | None = None, theme: str = "light") -> Path:
         """Write the report, one offline HTML file, and return its path (default: in the run)."""
         from jumper.report.page import write_report
