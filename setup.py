@@ -7,6 +7,7 @@ Cython, no Linux) the install goes on without, and ``jumper doctor`` says so.
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from glob import glob
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, CompileError, ExecError
 
@@ -67,6 +69,17 @@ class BuildNative(build_ext):
                 self.warn(f"the launcher of `jumper run` was not built ({' '.join(link)}): {error}")
 
 
+class Wheel(bdist_wheel):
+    """Name the wheel for one platform only where something was compiled for it."""
+
+    def run(self) -> None:
+        self.run_command("build")
+        if not any(map(os.path.exists, self.get_finalized_command("build_ext").get_outputs())):
+            self.distribution.ext_modules = None
+            self.root_is_pure = True
+        super().run()
+
+
 def extensions() -> list[Extension]:
     """Return the extension modules, or none where Cython is missing."""
     try:
@@ -110,6 +123,6 @@ def _ask_no_inspect(source: str) -> None:
 
 setup(
     ext_modules=extensions(),
-    cmdclass={"build_ext": BuildNative},
+    cmdclass={"build_ext": BuildNative, "bdist_wheel": Wheel},
     options={"bdist_wheel": {"py_limited_api": STABLE_ABI[1]}} if STABLE_ABI else {},
 )

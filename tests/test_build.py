@@ -77,6 +77,7 @@ def test_the_extra_all_is_all() -> None:
 def test_a_wheel_holds_data_files_and_native_pieces(source: Path) -> None:
     with wheel(source) as built:
         names = set(built.namelist())
+        assert re.search(r"-cp311-abi3-\w+\.whl$", built.filename or "")
         mode = built.getinfo("jumper/monitor/_shim").external_attr >> 16
     assert mode & stat.S_IXUSR and mode & stat.S_IXOTH
     assert any(name.startswith("jumper/monitor/backends/native/_engine.") and name.endswith(".so") for name in names)
@@ -96,6 +97,7 @@ def test_a_wheel_holds_data_files_and_native_pieces(source: Path) -> None:
 def test_without_a_compiler_the_install_succeeds(source: Path, compiler: str) -> None:
     with wheel(source, CC=compiler) as built:
         names = built.namelist()
+        assert str(built.filename).endswith("-py3-none-any.whl")
         built.extractall(source / "installed")
     assert "jumper/cli.py" in names
     assert not [name for name in names if name.endswith((".so", "_shim"))]
