@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from jumper.monitor.backends import native_built, require_native
+from jumper.monitor.backends import means_native
 from jumper.monitor.metrics.process.source import Counters, Source, TreeSource
 from jumper.monitor.sampling import PythonSampling
 from jumper.monitor.segment import SegmentWriter
@@ -223,9 +223,7 @@ def roots(
     MonitorUnavailableError
         Where the native engine was asked for and is not built.
     """
-    if engine == "native":
-        require_native()
-    if engine == "native" or (engine == "default" and native_built()):
+    if means_native(engine):
         from jumper.monitor.backends.native.roots import NativeRoots
 
         return NativeRoots(interval, spool, levels, header or {}, flush_s)

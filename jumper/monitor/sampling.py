@@ -255,11 +255,9 @@ def sampling(engine: str, *arguments: Any, **keywords: Any) -> Any:
     MonitorUnavailableError
         Where the native engine was asked for and is not built.
     """
-    from jumper.monitor.backends import native_built, require_native
+    from jumper.monitor.backends import means_native
 
-    if engine == "native":
-        require_native()
-    if engine == "native" or (engine == "default" and native_built()):
+    if means_native(engine):
         from jumper.monitor.backends.native.sampling import NativeSampling
 
         return NativeSampling(*arguments, **keywords)

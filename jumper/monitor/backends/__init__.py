@@ -7,7 +7,7 @@ from typing import Any
 
 from jumper.monitor.common import JumperError, MonitorProtocol, MonitorUnavailableError
 
-__all__ = ["ALIASES", "BACKENDS", "backend_name", "create_monitor", "native_built", "require_native"]
+__all__ = ["ALIASES", "BACKENDS", "backend_name", "create_monitor", "means_native", "native_built", "require_native"]
 
 #: Name -> class, imported when one is made.
 BACKENDS = {
@@ -35,6 +35,24 @@ def require_native() -> None:
         raise MonitorUnavailableError(
             "the native monitor was not built when jumper was installed (no C compiler?); use 'subprocess'"
         )
+
+
+def means_native(engine: str) -> bool:
+    """Return whether the name of an engine (``native``, ``python``, ``default``) stands for the native one here.
+
+    Raises
+    ------
+    MonitorUnavailableError
+        Where the native engine is asked for and was not built.
+
+    Examples
+    --------
+    >>> means_native("python"), means_native("default") == native_built()
+    (False, True)
+    """
+    if engine == "native":
+        require_native()
+    return engine == "native" or (engine == "default" and native_built())
 
 
 def backend_name(name: str = "default") -> str:
