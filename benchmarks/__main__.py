@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import jumper
-from benchmarks import bench_cost, bench_peer, bench_schedule, bench_start, bench_tick
+from benchmarks import bench_advice, bench_cost, bench_peer, bench_schedule, bench_start, bench_tick
 from benchmarks.measuring import FULL, TINY, USUAL, NotPossible, Row, Size
 
 MARKS = re.compile(r"<!-- from benchmarks -->\n.*?<!-- end -->", re.DOTALL)
@@ -44,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "agent": bench_start.agents,
     "run": bench_start.runs,
     "dask": _dask,
+    "advice": bench_advice.traces,
 }
 
 

@@ -42,6 +42,8 @@ class Size:
         Its length, as a part of the usual one.
     peers : bool
         Install and measure the packages that jumper is compared with.
+    seeds : int
+        Random orders of each trace.
     """
 
     trees: tuple[int, ...]
@@ -54,11 +56,12 @@ class Size:
     pairs: int
     work: float
     peers: bool = True
+    seeds: int = 5
 
 
-TINY = Size((5,), 2, 0.3, 3, 0.6, 0.2, 1.2, 2, 0.05, peers=False)
+TINY = Size((5,), 2, 0.3, 3, 0.6, 0.2, 1.2, 2, 0.05, peers=False, seeds=1)
 USUAL = Size((100, 300, 1000), 7, 1.5, 20, 30.0, 5.0, 20.0, 20, 1.0)
-FULL = Size((100, 300, 1000), 15, 3.0, 40, 60.0, 5.0, 60.0, 40, 1.0)
+FULL = Size((100, 300, 1000), 15, 3.0, 40, 60.0, 5.0, 60.0, 40, 1.0, seeds=20)
 
 
 @dataclass(frozen=True)

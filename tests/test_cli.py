@@ -17,7 +17,9 @@ from jumper import cli, doctor
 from jumper.schema import TASK_COLUMNS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-COMMANDS = ("run", "summary", "report", "merge", "doctor", "demo")
+COMMANDS = (
+    "run", "summary", "findings", "advise", "compare", "report", "export", "merge", "doctor", "demo",
+)  # fmt: skip
 
 
 def jumper(*arguments: str, cwd: Path | None = None, **options: object) -> subprocess.CompletedProcess[str]:

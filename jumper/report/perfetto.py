@@ -85,8 +85,8 @@ def _events(run: RunTables, begin_ns: int, end_ns: int) -> Iterator[tuple[list[d
     grid = make_grid(begin_ns, end_ns, min(MOST_VALUES, math.ceil((end_ns - begin_ns) / 1e9 / interval_s)))
     for stream in dict.fromkeys(stream for stream, *_ in _COUNTERS.values()):
         samples = run.samples(stream)
-        for where, mine in samples.groupby("node") if "node" in samples else ():
-            yield _counters(stream, mine, number[str(where)], grid, interval_s), 0
+        for key, mine in samples.groupby("node") if "node" in samples else ():
+            yield _counters(stream, mine, number[str(key)], grid, interval_s), 0
 
 
 def _named(what: str, name: str, place: dict[str, int], order: int) -> list[dict[str, Any]]:
