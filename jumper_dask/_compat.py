@@ -60,6 +60,9 @@ class ActiveThreads(dict[int, Any]):
             self.ends()
         dict.__delitem__(self, ident)
 
+    def __reduce__(self) -> tuple[type, tuple[dict[int, Any]]]:
+        return dict, (dict(self),)  # who asks a worker for it gets a plain one
+
     def tidy(self) -> None:
         """Drop what was noted in the one before and has ended there."""
         for ident in [ident for ident in self._kept if ident not in self._before]:

@@ -32,6 +32,7 @@ class Place(Protocol):
     attempt: Any
     spent_ns: int
     began_ns: int
+    ended_ns: int
     beside_ns: int
 
 
@@ -88,8 +89,10 @@ class Balance:
         known = sum(self._gone.values())
         for tid in self._whose:
             now = _clock(tid)
+            if now is None and tid in self._places:  # it ended: what its last attempt saw
+                now = self._places[tid].ended_ns
             if now is not None:
-                self._clocks[tid] = now - self._base.get(tid, 0)
+                self._clocks[tid] = max(now - self._base.get(tid, 0), self._clocks.get(tid, 0))
             known += self._clocks.get(tid, 0)
         beyond = time.process_time_ns() - self._began_ns - known
         self.unattributed_ns = beyond if self._met else max(self.unattributed_ns, beyond)
@@ -106,6 +109,7 @@ class Balance:
 
     def renew(self) -> list[int]:
         """Learn the names of new threads and forget threads that ended; return which of them ran attempts."""
+        self.read()
         alive = set(_alive())
         gone = [tid for tid in self._whose if tid not in alive] if alive else []
         for tid in gone:

@@ -76,16 +76,31 @@ class Runner:
         CPU of the attempts that ended here.
     began_ns : int
         The thread's clock when the present one began.
+    ended_ns : int
+        The thread's clock when the last one ended.
+    beside_ns : int
+        What nobody known had used when the present one began.
     """
 
-    __slots__ = ("attempt", "began_ns", "beside_ns", "io", "io_file", "spawner", "spent_ns", "stopped_ns", "tid")
+    __slots__ = (
+        "attempt",
+        "began_ns",
+        "beside_ns",
+        "ended_ns",
+        "io",
+        "io_file",
+        "spawner",
+        "spent_ns",
+        "stopped_ns",
+        "tid",
+    )
 
     def __init__(self) -> None:
         self.tid = threading.get_native_id()
         self.io_file = open_or_none("/proc/thread-self/io", os.O_RDONLY)
         self.attempt: Attempt | None = None
         self.spawner: Spawner | None = None
-        self.spent_ns = self.began_ns = self.beside_ns = self.stopped_ns = 0
+        self.spent_ns = self.began_ns = self.ended_ns = self.beside_ns = self.stopped_ns = 0
         self.io: tuple[int, int, int, int] | None = None
 
     def start(self) -> tuple[int, Reading]:
@@ -172,7 +187,8 @@ class Ledger:
         attempt = runner.attempt
         with self._lock:
             attempt.mono_ns, attempt.end = runner.stop(self.memory.writes)
-            runner.spent_ns += attempt.end.cpu_ns - runner.began_ns
+            runner.ended_ns = attempt.end.cpu_ns
+            runner.spent_ns += runner.ended_ns - runner.began_ns
             if self._look(attempt.mono_ns, runner.spawner):
                 runner.io = None
             self._leave(attempt, runner.spawner)

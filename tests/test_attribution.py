@@ -105,6 +105,29 @@ def test_an_end_on_another_host_is_placed_by_the_clocks() -> None:
     assert (row["wall_s"], row["node"]) == (101.0, "n1")
 
 
+def test_a_stop_that_tells_of_its_start_is_enough_and_corrects_what_was_announced() -> None:
+    stop = record("stop", 4, begin_ns=round(1.5 * S), state="done")
+    for records in ([stop], [record("start", 1), stop]):
+        row = row_of(records)
+        assert (row["start_ns"], row["wall_s"], row["state"]) == (UTC + 3 * S // 2, 2.5, "done")
+
+
+def test_helper_threads_add_to_the_cpu_and_only_to_that() -> None:
+    readings = {"base": {"cpu_ns": 1 * S, "read_chars": 5}, "end": {"cpu_ns": 3 * S, "read_chars": 6}}
+    row = row_of([record("stop", 4, begin_ns=S, helpers_cpu_ns=S // 2, flags=["helpers"], **readings)])
+    assert (row["cpu_s"], row["read_chars"], row["flags"]) == (2.5, 1, ["helpers"])
+
+
+def test_counters_that_were_not_read_are_null_beside_those_that_were() -> None:
+    row = row_of([record("stop", 4, begin_ns=S, base={"cpu_ns": 0}, end={"cpu_ns": S})])
+    assert (row["cpu_s"], row["read_chars"], row["write_bytes"]) == (1.0, None, None)
+
+
+def test_what_ran_in_another_process_does_not_have_this_one_s_memory() -> None:
+    records = [record("stop", 4, begin_ns=S, flags=["elsewhere"])]
+    assert row_of(records, [tick(2), tick(3)])["memory_peak_bytes"] is None
+
+
 # --- who says what ------------------------------------------------------------------------------
 
 

@@ -134,6 +134,26 @@ def test_findings_of_a_sound_run_are_none() -> None:
     assert findings.findings(made.make_command()) == []
 
 
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [([100, 110, 120, 130, 140, 150], ["leaky"]), ([100, 101, 100, 102, 100, 101], [])],
+    ids=["it stays", "it is given back before the next one"],
+)
+def test_memory_that_each_attempt_leaves_behind_is_found_where_it_stays(starts: list[int], expected: list[str]) -> None:
+    run = made.make_command()
+    begun = [n * made.SECOND for n in range(len(starts))]
+    run.tasks = pd.DataFrame({
+        "group": "leaky", "state": "done", "node": "n1", "pid": 7, "start_ns": begun,
+        "rss_start_bytes": [s << 20 for s in starts], "rss_stop_bytes": [s + 10 << 20 for s in starts],
+        "flags": [[] for _ in starts],
+    })  # fmt: skip
+    assert [f.subject for f in findings.leaks(run)] == expected
+    assert summary.summarize(run.tasks).rss_left_bytes["leaky"] == 60 << 20
+    run.tasks["flags"] = [["shared"] for _ in starts]
+    assert list(findings.leaks(run)) == []
+    assert summary.summarize(run.tasks).rss_left_bytes.isna().all()
+
+
 def test_findings_name_failures_first() -> None:
     run = made.make(20, state="lost")
     found = findings.findings(run)

@@ -154,7 +154,7 @@ def _cost(
         _command_cpu(row, facts, series)
     else:
         _thread_cost(row, facts, samples, window, (str(node), str(boot)))
-    _memory(row, facts, series, window)
+    _memory(row, facts, None if "elsewhere" in row["flags"] else series, window)
     _seen(row, facts, series, window)
     if row.get("memory_limit_bytes") is None and pid is not None:
         row["memory_limit_bytes"] = limits.get((str(node), int(pid)))

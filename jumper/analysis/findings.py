@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
-from jumper.analysis.summary import summarize
+from jumper.analysis.summary import left_behind, summarize
 from jumper.analysis.tables import RunTables, floats, texts
 from jumper.analysis.units import human_bytes, human_seconds
 
@@ -22,6 +23,8 @@ _RANK = {"high": 0, "medium": 1, "info": 2}
 ENOUGH = 5
 #: A peak above this part of what was asked or allowed is near it; below the other one, far from it.
 NEAR, FAR = 0.95, 0.5
+#: A group leaves memory behind from this much an attempt on, if this part of it is there in the end.
+LEAK_BYTES, KEPT = 1 << 20, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,28 @@ def memory(run: RunTables) -> Iterator[Finding]:
             yield Finding("medium", str(group), f"asks for {human_bytes(asked)}; {evidence}.", f"Ask for {wanted}.")
 
 
+def leaks(run: RunTables) -> Iterator[Finding]:
+    """Groups whose attempts leave memory behind in their worker that is still there when the next one begins."""
+    tasks = run.tasks
+    table = pd.DataFrame({name: texts(tasks, name) for name in ("group", "node", "pid")})
+    table["left"], table["start"] = left_behind(tasks), floats(tasks, "rss_start_bytes")
+    table["begun"] = floats(tasks, "start_ns")
+    alone = table[np.isfinite(table["left"])].sort_values("begun")
+    sums: dict[str, tuple[float, int]] = {}
+    for (group, _, _), rows in alone.groupby(["group", "node", "pid"], sort=True):
+        left = float(rows["left"].iloc[:-1].sum())
+        kept = float(rows["start"].iloc[-1] - rows["start"].iloc[0])
+        if len(rows) >= ENOUGH and left > 0 and kept >= KEPT * left:
+            bytes_, count = sums.get(group, (0.0, 0))
+            sums[group] = bytes_ + left, count + len(rows) - 1
+    for group, (left, count) in sums.items():
+        if left >= LEAK_BYTES * count:
+            text = (f"left {human_bytes(left / count)} behind in its worker each time, over "
+                    f"{_many(count, 'attempt')}, and most of it was still there in the end.")  # fmt: skip
+            action = "Results that Dask keeps are among it; if there are none, look for a cache or a leak."
+            yield Finding("info", group, text, action)
+
+
 def coverage(run: RunTables) -> Iterator[Finding]:
     """What is missing from the record: absent parts, torn or dropped blocks, gaps, collectors switched off."""
     known = run.info.get("coverage") or {}
@@ -129,4 +154,4 @@ def _words(item: object) -> str:
 
 
 #: A new finding is one function and one line here.
-RULES: tuple[Callable[[RunTables], Iterator[Finding]], ...] = (failures, memory, coverage)
+RULES: tuple[Callable[[RunTables], Iterator[Finding]], ...] = (failures, memory, leaks, coverage)

@@ -34,8 +34,10 @@ def summarize(tasks: pd.DataFrame, by: str = "group") -> pd.DataFrame:
         ``wall_median_s``, ``wall_max_s``, ``cpu_s`` (sum), ``cores`` (CPU seconds a second of
         wall time, over the attempts that have both), ``memory_peak_bytes``,
         ``memory_asked_bytes``, ``memory_limit_bytes`` (highest), ``read_bytes``,
-        ``write_bytes``, ``read_chars``, ``write_chars`` (sums), ``flagged`` (attempts that
-        carry a flag). A figure that no attempt of the group has is null.
+        ``write_bytes``, ``read_chars``, ``write_chars`` (sums), ``rss_left_bytes`` (by how much
+        RSS was higher at the stops than at the starts, summed over the attempts that were alone
+        in their process), ``flagged`` (attempts that carry a flag). A figure that no attempt of
+        the group has is null.
 
     Raises
     ------
@@ -58,6 +60,7 @@ def summarize(tasks: pd.DataFrame, by: str = "group") -> pd.DataFrame:
     both = np.isfinite(wall) & np.isfinite(cpu)
     peaks = {name: floats(tasks, name) for name in ("memory_peak_bytes", "memory_asked_bytes", "memory_limit_bytes")}
     sums = {name: floats(tasks, name) for name in ("read_bytes", "write_bytes", "read_chars", "write_chars")}
+    sums["rss_left_bytes"] = left_behind(tasks)
     rows: list[dict[str, Any]] = []
     for name, indices in pd.Series(range(len(tasks))).groupby(names, sort=True).indices.items():
         pick = np.asarray(indices)
@@ -83,6 +86,20 @@ def summarize(tasks: pd.DataFrame, by: str = "group") -> pd.DataFrame:
         whole = column in ("attempts", "failed", "flagged") or column.endswith(("_bytes", "_chars"))
         table[column] = table[column].astype("Int64" if whole else "Float64")
     return table.sort_values("cpu_s", ascending=False, na_position="last", kind="stable")
+
+
+def left_behind(tasks: pd.DataFrame) -> Floats:
+    """Return by how much each attempt left its process larger than it found it, in bytes; NaN where others ran there.
+
+    Examples
+    --------
+    >>> tasks = pd.DataFrame({"rss_start_bytes": [10, 10], "rss_stop_bytes": [12, 12], "flags": [[], ["shared"]]})
+    >>> left_behind(tasks).tolist()
+    [2.0, nan]
+    """
+    left = floats(tasks, "rss_stop_bytes") - floats(tasks, "rss_start_bytes")
+    left[np.array(["shared" in flags for flags in lists(tasks, "flags")], dtype=bool)] = np.nan
+    return left
 
 
 def lists(frame: pd.DataFrame, column: str) -> list[list[Any]]:

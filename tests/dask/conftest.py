@@ -101,6 +101,12 @@ def by_key(run: Any) -> Any:
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
+@pytest.fixture(scope="session")
+def kit_module() -> Any:
+    """This module, for fixtures that live longer than a test."""
+    return sys.modules[__name__]
+
+
 @pytest.fixture
 def kit() -> Any:
     """This module: `kit.cluster`, `kit.burn`, ...; tests cannot import a conftest by name."""
