@@ -63,7 +63,7 @@ changelog: $(VENV)/.installed
 
 clean:
 	rm -rf $(VENV) build dist jumper_workflows.egg-info .mypy_cache .pytest_cache .ruff_cache
-	rm -f jumper/monitor/_shim jumper/monitor/backends/native/*.so
+	rm -f jumper/monitor/_shim jumper/monitor/_spawn jumper/monitor/backends/native/*.so
 
 # ---- the native engine under sanitizers; a C compiler with AddressSanitizer is all that they need -------------
 .PHONY: fuzz asan

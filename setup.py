@@ -1,7 +1,7 @@
 """The optional native pieces of the build; everything else stands in pyproject.toml.
 
 Two things are compiled from ``ext/``: the extension modules of the native engine
-and the launcher program of ``jumper run``. Where that fails (no compiler, no
+and the small programs that start what is measured. Where that fails (no compiler, no
 Cython, no Linux) the install goes on without, and ``jumper doctor`` says so.
 """
 
@@ -19,8 +19,8 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, CompileError, ExecError
 
-SHIM_SOURCE = "ext/shim.c"
-SHIM = "jumper/monitor/_shim"
+#: source -> program: the launcher of `jumper run`, and what starts the jobs of a workflow
+PROGRAMS = {"ext/shim.c": "jumper/monitor/_shim", "ext/spawn.c": "jumper/monitor/_spawn"}
 #: The stable ABI from this version on: one wheel for all later ones. Free-threaded builds have none.
 STABLE_ABI = None if sysconfig.get_config_var("Py_GIL_DISABLED") else ("0x030B0000", "cp311")
 
@@ -37,12 +37,13 @@ CODE_FLAGS = [
 
 
 class BuildNative(build_ext):
-    """Build the extension modules, then the launcher beside the package that starts it."""
+    """Build the extension modules, then the programs beside the package that starts them."""
 
     def run(self) -> None:
         super().run()
         if sys.platform.startswith("linux") and self.compiler is not None:
-            self._build_shim()
+            for source, program in PROGRAMS.items():
+                self._build_program(source, program)
 
     def build_extension(self, ext: Any) -> None:
         try:
@@ -51,22 +52,22 @@ class BuildNative(build_ext):
             raise CompileError(str(error)) from error
 
     def get_outputs(self) -> list[str]:
-        shim = Path(self.build_lib, SHIM)
-        return [*super().get_outputs(), *([str(shim)] if shim.exists() else [])]
+        built = (Path(self.build_lib, program) for program in PROGRAMS.values())
+        return [*super().get_outputs(), *(str(program) for program in built if program.exists())]
 
-    def _build_shim(self) -> None:
-        target = Path(SHIM) if self.inplace else Path(self.build_lib, SHIM)
+    def _build_program(self, source: str, program: str) -> None:
+        target = Path(program) if self.inplace else Path(self.build_lib, program)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         compiler: Any = self.compiler
         # static: smaller, and no loader that would obey the command's LD_PRELOAD in here
         for link in (["-static", "-s"], ["-s"]):
             try:
-                objects = compiler.compile([SHIM_SOURCE], output_dir=self.build_temp, extra_preargs=["-O2", "-Wall"])
+                objects = compiler.compile([source], output_dir=self.build_temp, extra_preargs=["-O2", "-Wall"])
                 compiler.link_executable(objects, target.name, output_dir=str(target.parent), extra_postargs=link)
                 return
             except (CCompilerError, ExecError, OSError) as error:
-                self.warn(f"the launcher of `jumper run` was not built ({' '.join(link)}): {error}")
+                self.warn(f"the program {target.name} was not built ({' '.join(link)}): {error}")
 
 
 class Wheel(bdist_wheel):

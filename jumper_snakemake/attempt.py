@@ -37,6 +37,7 @@ class Child:
     start_ns: int
     io_fd: int | None
     watch: Watch | None
+    floor_bytes: int
     until_ns: int | None = None
     ended: Ended | None = None
     most: Most | None = None
@@ -85,13 +86,14 @@ class Attempt:
         """What marks the processes of this attempt in their environment, ``NAME=value``."""
         return f"{TAG}={os.getpid()}.{threading.get_native_id()}.{self.start_ns}"
 
-    def child(self, pid: int) -> None:
-        """Take a process that was just started for this attempt."""
+    def child(self, pid: int, own_peak: bool) -> None:
+        """Take a process that was just started for this attempt; whether its high-water mark is its own."""
         with self.site.harmless("a job's process"):
             # opened while it lives: a zombie's cannot be, but read
             start_ns, io_fd = time.monotonic_ns(), _open_io(pid)
             watch = None if self.in_process else self.site.watch(pid, self.tag)
-            self.children.append(Child(pid, start_ns, io_fd, watch))
+            floor = 0 if own_peak else _own_memory()[1]
+            self.children.append(Child(pid, start_ns, io_fd, watch, floor))
 
     def belongs(self, pid: int, record: object) -> None:
         """Say which benchmark record a process is measured for; a new one is the next repeat."""
@@ -203,7 +205,7 @@ class Attempt:
         if self.in_process:
             risen = self._base is not None and self._end is not None and self._end.hwm > self._base.hwm
             return [self._end.hwm] if risen and self._end is not None else []
-        return [child.most.hwm for child in self.children if child.most] + [_maxrss(c.ended) for c in self.children]
+        return [child.most.hwm for child in self.children if child.most] + [_maxrss(child) for child in self.children]
 
     def memory_peak(self) -> int | None:
         """Return the highest memory with shared pages counted once, in bytes, as far as it was seen or told."""
@@ -266,7 +268,7 @@ class Attempt:
                 "cpu_user_ns": sum(each.cpu_user_ns or 0 for each in told),
                 "cpu_system_ns": sum(each.cpu_system_ns or 0 for each in told),
                 "maxrss_bytes": max(each.maxrss_bytes or 0 for each in told),
-                "maxrss_floor_bytes": own_peak_bytes(),
+                "maxrss_floor_bytes": max(child.floor_bytes for child in self.children),
             }
         io = {name: value for name in IO if (value := self.io(name)) is not None}
         return {**cost, "io": io} if io else cost
@@ -324,11 +326,6 @@ class Readings:
         )
 
 
-def own_peak_bytes() -> int:
-    """Return this process's high-water mark in bytes: what that of a child starts with."""
-    return _own_memory()[1]
-
-
 def _own_memory() -> tuple[int, int]:
     from jumper.monitor.metrics.process.procfs import ProcFS
 
@@ -349,10 +346,9 @@ def _cpu_ns(ended: Ended | None, most: Most | None = None) -> int:
     return seen if seen > told + _ROUNDING_NS else told
 
 
-def _maxrss(ended: Ended | None) -> int | None:
-    if ended is None or ended.maxrss_bytes is None or ended.maxrss_bytes <= own_peak_bytes():
-        return None
-    return ended.maxrss_bytes
+def _maxrss(child: Child) -> int | None:
+    told = child.ended.maxrss_bytes if child.ended is not None else None
+    return told if told is not None and told > child.floor_bytes else None
 
 
 def _open_io(pid: int | str) -> int | None:

@@ -8,13 +8,13 @@ the rest goes on.
 from __future__ import annotations
 
 import inspect
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from jumper.monitor.spawn import OwnPeak
 from jumper_snakemake.attempt import Attempt
 from jumper_snakemake.benchmark import Benchmarks
 from jumper_snakemake.jobs import attempt_of, directive_of, facts_of
@@ -194,7 +194,7 @@ class _Subprocess:
         return getattr(self._original, name)
 
 
-class _JobProcess(subprocess.Popen[Any]):
+class _JobProcess(OwnPeak):
     """A process of a job: marked in its environment, and looked at between its end and its reaping."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -204,7 +204,7 @@ class _JobProcess(subprocess.Popen[Any]):
             kwargs["env"] = {**kwargs["env"], name: value}
         super().__init__(*args, **kwargs)
         if attempt is not None:
-            attempt.child(self.pid)
+            attempt.child(self.pid, own_peak=self.own_peak)
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait; what it cost is read before it is reaped."""

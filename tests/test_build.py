@@ -21,7 +21,7 @@ from jumper.schema import VERSION
 REPOSITORY = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 PACKAGES = sorted(p.parent.name for p in REPOSITORY.glob("*/__init__.py") if p.parent.name not in ("tests",))
-NOT_BUILT = shutil.ignore_patterns("*.so", "_shim", "__pycache__", ".*")
+NOT_BUILT = shutil.ignore_patterns("*.so", "_shim", "_spawn", "__pycache__", ".*")
 has_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
 
 
@@ -78,8 +78,8 @@ def test_a_wheel_holds_data_files_and_native_pieces(source: Path) -> None:
     with wheel(source) as built:
         names = set(built.namelist())
         assert re.search(r"-cp311-abi3-\w+\.whl$", built.filename or "")
-        mode = built.getinfo("jumper/monitor/_shim").external_attr >> 16
-    assert mode & stat.S_IXUSR and mode & stat.S_IXOTH
+        modes = [built.getinfo(f"jumper/monitor/{name}").external_attr >> 16 for name in ("_shim", "_spawn")]
+    assert all(mode & stat.S_IXUSR and mode & stat.S_IXOTH for mode in modes)
     assert any(name.startswith("jumper/monitor/backends/native/_engine.") and name.endswith(".so") for name in names)
     data = {
         str(path.relative_to(source))
@@ -100,7 +100,7 @@ def test_without_a_compiler_the_install_succeeds(source: Path, compiler: str) ->
         assert str(built.filename).endswith("-py3-none-any.whl")
         built.extractall(source / "installed")
     assert "jumper/cli.py" in names
-    assert not [name for name in names if name.endswith((".so", "_shim"))]
+    assert not [name for name in names if name.endswith((".so", "_shim", "_spawn"))]
     done = subprocess.run(
         [sys.executable, "-m", "jumper.cli", "doctor"], cwd=source / "installed", capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(source / "installed")},

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from jumper.monitor.backends import native_built
+from jumper.monitor.spawn import SPAWN
 from tests.snakemake.conftest import CASES, PLAIN, Workflow
 
 ENGINES = ["python", pytest.param("native", marks=pytest.mark.skipif(not native_built(), reason="not built"))]
 MIB = 1 << 20
-STOCK = "s h:m:s max_rss max_vms max_uss max_pss io_in io_out mean_load cpu_time".split()
+STOCK = ["s", "h:m:s", "max_rss", "max_vms", "max_uss", "max_pss", "io_in", "io_out", "mean_load", "cpu_time"]
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -85,6 +86,13 @@ def test_a_job_shorter_than_a_sample_has_its_cost(truth: Workflow) -> None:
     assert found["mean_load"] > 0
 
 
+@pytest.mark.skipif(not SPAWN.exists(), reason="the program is not built")
+def test_a_peak_below_snakemakes_own_is_seen(truth: Workflow) -> None:
+    task = truth.task("small")
+    assert close(task["memory_peak_bytes"], int((truth.folder / "o/small.peak").read_text()), 0.01, 0)
+    assert task["memory_peak_source"] == "hwm"
+
+
 def test_python_of_a_rule_has_its_own_cost_and_its_childrens(truth: Workflow) -> None:
     task = truth.task("python")
     said = float((truth.folder / "o/python.txt").read_text())
@@ -137,7 +145,7 @@ def test_the_run_says_who_each_job_was(truth: Workflow) -> None:
     run = truth.run()
     assert run.info["kind"] == "snakemake"
     assert set(run.info["versions"]) == {"jumper", "python", "snakemake"}
-    assert run.info["coverage"]["expected"] == run.info["coverage"]["came"] == len(run.tasks) == 11
+    assert run.info["coverage"]["expected"] == run.info["coverage"]["came"] == len(run.tasks) == 12
     assert "all" not in set(run.tasks["key"])
     assert set(run.tasks["kind"]) == {"snakemake"}
 
@@ -175,7 +183,7 @@ rule sibling:
                 "nbformat": 4,
                 "nbformat_minor": 5,
             }
-        )  # fmt: skip
+        )
     )
     made.done("-j2")
     task = made.task("notebook")

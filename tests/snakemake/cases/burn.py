@@ -1,5 +1,7 @@
 """Use a number of seconds of CPU."""
 
+from __future__ import annotations
+
 import sys
 import time
 

@@ -1,5 +1,7 @@
 """Wait, hold a number of MB for a while, and write down the kernel's high-water mark: SECONDS MB SECONDS FILE."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time

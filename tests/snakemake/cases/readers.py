@@ -1,5 +1,7 @@
 """Four children that read one array of so many MB."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time

@@ -2,4 +2,5 @@ import time
 
 while time.process_time() < 0.6:
     pass
-open(snakemake.output[0], "w").write(str(time.process_time()))  # noqa: F821
+with open(snakemake.output[0], "w") as out:  # noqa: F821
+    out.write(str(time.process_time()))

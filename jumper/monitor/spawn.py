@@ -1,0 +1,80 @@
+"""Children whose high-water mark is their own: started by a small program, which makes them ours."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+#: see the head of ext/spawn.c
+RECORD = struct.Struct("=ii")
+SPAWN = Path(__file__).with_name("_spawn")
+
+
+class OwnPeak(subprocess.Popen[Any]):
+    """A shell command as `subprocess.Popen` starts it, whose ``ru_maxrss`` does not begin at our own peak.
+
+    The child has the same parent, streams, environment, arguments and signals. Where
+    the program is not built, or for another call than of a shell by its path, it is
+    started as ever.
+
+    Attributes
+    ----------
+    own_peak : bool
+        Whether it was.
+
+    Examples
+    --------
+    >>> child = OwnPeak("exit 3", shell=True, executable="/bin/sh")
+    >>> child.wait(), child.args
+    (3, 'exit 3')
+    """
+
+    def __init__(self, args: Any, *more: Any, **kwargs: Any) -> None:
+        self.own_peak = self._by_program(args, more, kwargs)
+        if not self.own_peak:
+            super().__init__(args, *more, **kwargs)
+
+    def _by_program(self, args: Any, more: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Start it by the program; False where nothing was started, or what was is gone."""
+        shell = kwargs.get("executable")
+        plain = isinstance(args, str) and isinstance(shell, str) and os.path.isabs(shell) and kwargs.get("shell")
+        if more or not plain or not kwargs.get("close_fds", True) or not os.access(SPAWN, os.X_OK):
+            return False
+        try:
+            report, theirs = os.pipe()
+        except OSError:  # no descriptors left: not a reason that the command should not start
+            return False
+        try:
+            command = [str(SPAWN), str(theirs), "--", shell, "-c", args]
+            changed = {"shell": False, "executable": None, "close_fds": True, "pass_fds": (theirs,)}
+            try:
+                super().__init__(command, **{**kwargs, **changed})
+            except OSError:  # the same error, or a better one, comes without the program
+                return False
+            finally:
+                os.close(theirs)
+            answer = os.read(report, RECORD.size)
+        finally:
+            os.close(report)
+        _reap(self.pid)  # the program itself
+        pid, error = RECORD.unpack(answer) if len(answer) == RECORD.size else (-1, errno.EIO)
+        if error == 0:
+            self.pid, self.args = pid, args
+            return True
+        if pid > 0:
+            _reap(pid)
+        self.returncode = error  # nobody waits for it any more
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        return False
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):  # who ignores SIGCHLD has nobody to reap
+        os.waitpid(pid, 0)

@@ -1,0 +1,254 @@
+"""Every way in which Snakemake runs a job: each has its row, and the workflow goes as without us."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import jumper
+from tests.snakemake.conftest import Workflow, row
+
+Make = Callable[[str], Workflow]
+
+KINDS = """
+rule all:
+    input: "shadow.txt", "sink.txt", "gathered.txt", "wrapped.txt", "client.txt", "twice.txt"
+rule shadowed:
+    output: "shadow.txt"
+    shadow: "minimal"
+    benchmark: "shadow.tsv"
+    shell: "echo > {output}"
+rule source:
+    output: pipe("pipe.txt")
+    shell: "echo through > {output}"
+rule sink:
+    input: "pipe.txt"
+    output: "sink.txt"
+    shell: "cat {input} > {output}"
+checkpoint many:
+    output: directory("parts")
+    shell: "mkdir {output}; touch {output}/one"
+rule part:
+    input: "parts/{name}"
+    output: "done/{name}"
+    shell: "touch {output}"
+def parts(wildcards):
+    import os
+    return [f"done/{name}" for name in os.listdir(checkpoints.many.get().output[0]) if name[0] != "."]
+rule gather:
+    input: parts
+    output: "gathered.txt"
+    run:
+        open(output[0], "w").close()
+rule wrapped:
+    output: "wrapped.txt"
+    wrapper: "file:wrap"
+rule service:
+    output: service("service.txt")
+    shell: "touch {output}; sleep 300"
+rule client:
+    input: "service.txt"
+    output: "client.txt"
+    shell: "test -e {input}; touch {output}"
+rule twice:
+    output: "twice.txt"
+    run:
+        shell("touch {output}")
+        assert next(shell("echo word", iterable=True)) == "word"
+        assert shell("echo word", read=True).strip() == "word"
+"""
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workflow, str]:
+    """All kinds, run once."""
+    folder = tmp_path_factory.mktemp("kinds")
+    (folder / "Snakefile").write_text(KINDS)
+    (folder / "wrap").mkdir()
+    (folder / "wrap/wrapper.py").write_text("open(snakemake.output[0], 'w').close()\n")
+    (folder / "wrap/environment.yaml").write_text("channels: []\n")
+    made = Workflow(folder)
+    return made, made.done("-j4")
+
+
+def test_every_kind_of_job_has_a_row_with_its_cost(kinds: tuple[Workflow, str]) -> None:
+    tasks = kinds[0].run().tasks
+    keys = {"shadowed", "source", "sink", "many", "part[name=one]", "gather", "wrapped", "service", "client", "twice"}
+    assert set(tasks["key"]) == keys
+    assert tasks["cpu_s"].notna().all()
+    assert tasks["memory_peak_bytes"].notna().all()
+    assert set(tasks["state"]) == {"done"}
+    assert "jumper: this" not in kinds[1]
+
+
+def test_a_service_is_done_when_snakemake_ends_it(kinds: tuple[Workflow, str]) -> None:
+    task = kinds[0].task("service")
+    assert (task["state"], task["exit_code"]) == ("done", -15)
+
+
+def test_what_a_rule_runs_is_noted(kinds: tuple[Workflow, str]) -> None:
+    notes = {key: json.loads(text) for key, text in kinds[0].run().tasks.set_index("key")["annotations"].items()}
+    assert {key: note["directive"] for key, note in notes.items() if key in ("sink", "wrapped", "twice")} == {
+        "sink": "shell",
+        "wrapped": "wrapper",
+        "twice": "run",
+    }
+    assert notes["shadowed"]["benchmark"] == "shadow.tsv"
+
+
+def test_nothing_is_to_be_done_again_without_us(kinds: tuple[Workflow, str]) -> None:
+    again = kinds[0].call("-n", logger=())
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+
+def test_an_empty_run_and_a_dry_run_leave_nothing_behind(workflow: Make) -> None:
+    made = workflow("rule a:\n    output: 'a.txt'\n    shell: 'touch {output}'\n")
+    made.done("-n")
+    assert made.runs() == []
+    (made.folder / "a.txt").touch()
+    made.done()
+    assert made.runs() == []
+    assert not (made.folder / ".snakemake/jumper").exists()
+
+
+def test_jobs_of_a_cluster_that_clears_the_environment(workflow: Make) -> None:
+    made = workflow("""
+rule all:
+    input: "grouped.txt", "retried.txt"
+rule retried:
+    output: "retried.txt"
+    benchmark: "retried.tsv"
+    retries: 1
+    resources: mem_mb=lambda wildcards, attempt: 100 * attempt
+    shell: "test {resources.mem_mb} -ge 200; python -S -c 'sum(i for i in range(3000000))'; touch {output}"
+rule first:
+    output: "first.txt"
+    group: "both"
+    shell: "touch {output}"
+rule second:
+    input: "first.txt"
+    output: "grouped.txt"
+    group: "both"
+    run:
+        open(output[0], "w").close()
+""")
+    submit = made.folder / "submit.sh"
+    submit.write_text('#!/bin/sh\nenv -i PATH="$PATH" HOME="$HOME" PYTHONPATH="$PYTHONPATH" '
+                      'sh "$1" > "$1.log" 2>&1 < /dev/null &\necho $!\n')  # fmt: skip
+    submit.chmod(0o755)
+    made.done("-j2", "--executor", "cluster-generic", "--cluster-generic-submit-cmd", str(submit),
+              "--latency-wait", "60")  # fmt: skip
+    run = made.run()
+    first, second = row(run, "retried"), row(run, "retried", "1.2.1")
+    assert (first["state"], second["state"]) == ("failed", "done")
+    assert first["pid"] == second["pid"]
+    assert float((made.folder / "retried.tsv").read_text().split()[-1]) == pytest.approx(second["cpu_s"], abs=0.01)
+    assert {"first", "second"} < set(run.tasks["key"])
+    assert len({row(run, key)["pid"] for key in ("retried", "first", "second")}) == 3
+    assert run.info["coverage"]["missing"] == []
+
+
+def test_two_runs_in_one_directory_one_after_the_other_and_at_once(workflow: Make) -> None:
+    made = workflow("rule one:\n    output: '{name}.txt'\n    shell: 'sleep 1; touch {output}'\n")
+    made.done("a.txt")
+    both = [threading.Thread(target=made.done, args=("--nolock", f"{name}.txt")) for name in "bc"]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    keys = sorted(key for path in made.runs() for key in jumper.open_run(path).tasks["key"])
+    assert keys == ["one[name=a]", "one[name=b]", "one[name=c]"]
+    assert len(made.runs()) == 3
+
+
+def test_another_working_directory(workflow: Make, tmp_path: Path) -> None:
+    made = workflow("rule one:\n    output: 'a.txt'\n    run:\n        open(output[0], 'w').close()\n")
+    made.done("--directory", "else where")
+    assert made.runs() == []
+    assert Workflow(tmp_path / "else where").task("one")["state"] == "done"
+
+
+def test_rule_python_in_threads_has_the_cost_of_its_thread(workflow: Make) -> None:
+    made = workflow("""
+rule all:
+    input: "0.txt", "1.txt"
+rule one:
+    output: "{i}.txt"
+    run:
+        import time
+        began = time.thread_time()
+        while time.thread_time() - began < 0.4 + 0.4 * int(wildcards.i):
+            pass
+        open(output[0], "w").close()
+""")
+    made.done("-j2", "--force-use-threads")
+    for i in (0, 1):
+        task = made.task(f"one[i={i}]")
+        assert task["cpu_s"] == pytest.approx(0.4 + 0.4 * i, abs=0.03)
+        assert "shared" in task["flags"]  # type: ignore[operator]
+
+
+def test_a_workflow_that_a_job_starts_is_no_part_of_the_run(workflow: Make) -> None:
+    made = workflow(f"""
+rule outer:
+    output: "outer.txt"
+    shell: "{sys.executable} -m snakemake -c1 --directory inner --snakefile inner.smk; touch {{output}}"
+""")
+    (made.folder / "inner.smk").write_text("rule inner:\n    output: 'i.txt'\n    run:\n        open(output[0], 'w')\n")
+    made.done()
+    assert (made.folder / "inner/i.txt").exists()
+    assert set(made.run().tasks["key"]) == {"outer"}
+
+
+def test_wildcards_of_any_text(workflow: Make) -> None:
+    names = ["sp ace", "a/b", "quo'te\"", "1 < 2 > 0 & 1", "\U0001f40d", "".join(map(str, range(80))), "a=1,b=2]"]
+    made = workflow("rule one:\n    output: 'out/{name}.txt'\n    shell: 'touch {output:q}'\n")
+    made.done(*(f"out/{name}.txt" for name in names))
+    tasks = made.run().tasks
+    assert sorted(json.loads(text)["name"] for text in tasks["wildcards"]) == sorted(names)
+    assert set(tasks["state"]) == {"done"}
+    assert tasks["key"].is_unique
+
+
+def test_a_job_that_is_killed_says_so(workflow: Make) -> None:
+    made = workflow("rule one:\n    output: 'a.txt'\n    shell: 'kill -9 $$'\n")
+    assert made.call().returncode == 1
+    task = made.task("one")
+    assert (task["state"], task["exit_code"], task["reason"]) == ("failed", -9, "ended by signal 9")
+
+
+def test_a_killed_snakemake_leaves_what_it_knew(workflow: Make) -> None:
+    made = workflow("rule one:\n    output: 'a.txt'\n    shell: 'echo $PPID > pid; sleep 2; kill -9 $PPID; sleep 1'\n")
+    assert made.call().returncode == -9
+    task = made.task("one")
+    assert task["state"] == "lost"
+    assert task["samples"] >= 1  # type: ignore[operator]
+
+
+def test_snakemake_resumes_after_it_was_killed(workflow: Make) -> None:
+    kill = "test -e again || {{ touch {output} again; sleep 2; kill -9 $PPID; }}"
+    made = workflow(f"rule one:\n    output: 'a.txt'\n    shell: '{kill}; touch {{output}}'\n")
+    assert made.call().returncode == -9
+    made.done("--rerun-incomplete", "--nolock")
+    states = [jumper.open_run(path).tasks["state"].tolist() for path in made.runs()]
+    assert states == [["lost"], ["done"]]
+
+
+def test_tools_that_call_snakemake_themselves(workflow: Make) -> None:
+    made = workflow(
+        "rule one:\n    output: 'a.txt'\n    benchmark: 'a.tsv'\n    run:\n        open(output[0], 'w').close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "jumper_snakemake", "run", "--report", "none", "--",
+         "sh", "-c", f"{sys.executable} -m snakemake -c1; exit 7"],
+        cwd=made.folder, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 7, done.stderr
+    assert "jumper: 1 job measured" in done.stderr
+    assert made.task("one")["state"] == "done"

@@ -1,0 +1,82 @@
+"""The small program that starts jobs: nobody sees a difference, but the high-water mark is the command's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jumper.monitor import spawn
+from jumper.monitor.spawn import SPAWN, OwnPeak
+from jumper.monitor.zombie import await_end
+
+pytestmark = pytest.mark.skipif(not SPAWN.exists(), reason="the program is not built (no compiler)")
+
+LOOK = """
+import json, os, signal
+signals = open("/proc/self/status").read().partition("SigBlk")[2].split("CapInh")[0]
+print(json.dumps([os.getpgid(0), os.getsid(0), sorted(os.listdir("/proc/self/fd")), dict(os.environ), signals]))
+"""
+
+
+def told(kind: type[subprocess.Popen[str]], command: str) -> tuple[int, str]:
+    child = kind(command, shell=True, executable="/bin/bash", stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    with child.stdout as out:
+        text = out.read()
+    return child.wait(), text
+
+
+@pytest.mark.parametrize("command", ["exit 3", "kill -9 $$", "no-such-command-here 2> /dev/null", "exec true"])
+def test_the_status_is_the_commands(command: str) -> None:
+    assert told(OwnPeak, command) == told(subprocess.Popen, command)
+
+
+def test_the_command_sees_what_it_would_have_seen(tmp_path: Path) -> None:
+    (tmp_path / "look.py").write_text(LOOK)
+    command = f"{sys.executable} -S {tmp_path}/look.py; echo $0 $# $PPID"
+    assert told(OwnPeak, command) == told(subprocess.Popen, command)
+
+
+def test_its_peak_is_not_ours() -> None:
+    ours = bytearray(200 << 20)
+    child = OwnPeak("true; true", shell=True, executable="/bin/bash")
+    ended = await_end(child.pid)
+    assert child.wait() == 0 and child.own_peak
+    assert ended is not None and ended.maxrss_bytes is not None
+    assert 1 << 20 < ended.maxrss_bytes < 50 << 20 < len(ours)
+
+
+def test_a_shell_that_is_not_there_is_the_same_error() -> None:
+    for kind in (OwnPeak, subprocess.Popen):
+        with pytest.raises(FileNotFoundError) as raised:
+            kind("true", shell=True, executable="/no/such/shell")
+        assert raised.value.filename == "/no/such/shell"
+
+
+def test_a_command_line_that_is_too_long_is_the_same_error() -> None:
+    for kind in (OwnPeak, subprocess.Popen):
+        with pytest.raises(OSError, match="Argument list too long"):
+            kind("true " + "x" * (1 << 18), shell=True, executable="/bin/bash")
+
+
+def test_without_the_program_it_starts_as_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(spawn, "SPAWN", tmp_path / "none")
+    child = OwnPeak("exit 4", shell=True, executable="/bin/bash")
+    assert (child.wait(), child.own_peak) == (4, False)
+
+
+def test_a_program_that_does_not_work_is_done_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for text in ("#!/bin/sh\nexit 1\n", "not a program"):
+        (tmp_path / "broken").write_text(text)
+        (tmp_path / "broken").chmod(0o755)
+        monkeypatch.setattr(spawn, "SPAWN", tmp_path / "broken")
+        before = len(os.listdir("/proc/self/fd"))
+        child = OwnPeak("exit 4", shell=True, executable="/bin/bash", stdout=subprocess.PIPE)
+        assert (child.wait(), child.own_peak) == (4, False)
+        assert child.stdout is not None
+        child.stdout.close()
+        assert len(os.listdir("/proc/self/fd")) == before
