@@ -18,6 +18,8 @@ pytest.importorskip("snakemake")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CASES = Path(__file__).parent / "cases"
+#: programs of the workflow, no modules
+collect_ignore_glob = ["cases/*"]
 PLAIN = ("--logger", "jumper", "--logger-jumper-report", "none")
 
 
