@@ -7,15 +7,16 @@ PYTHON ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format changelog clean
+.PHONY: help demo test test-slow bench lint format changelog clean
 
 help:
-	@echo "make demo     measure a real Dask computation; leaves jumper-demo/ with report.html"
-	@echo "make test     all tests (PYTEST_ARGS='-m \"not slow\" -k shim' for some)"
-	@echo "make bench    the benchmarks, as a table"
-	@echo "make lint     ruff, mypy, changelog fragments"
-	@echo "make format   let ruff repair and format"
-	@echo "make clean    remove .venv and what was built"
+	@echo "make demo       measure a real Dask computation; leaves jumper-demo/ with report.html"
+	@echo "make test       all tests (PYTEST_ARGS='-k shim -x' for some)"
+	@echo "make test-slow  the long rounds: kills, crowds, deaths of workers"
+	@echo "make bench      the benchmarks, as a table"
+	@echo "make lint       ruff, mypy, changelog fragments"
+	@echo "make format     let ruff repair and format"
+	@echo "make clean      remove .venv and what was built"
 
 # Made anew when what is installed or compiled changes. pip 25.1 knows dependency groups.
 $(VENV)/.installed: pyproject.toml setup.py $(wildcard ext/*.c ext/*.pyx ext/native/*.c ext/native/*.h jumper/include/*.h)
@@ -44,6 +45,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks

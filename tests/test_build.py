@@ -72,7 +72,6 @@ def test_the_extra_all_is_all() -> None:
     assert set(re.findall(r"[a-z]+", everything.partition("[")[2])) == set(extras) - {"all"}
 
 
-@pytest.mark.slow
 @has_compiler
 def test_a_wheel_holds_data_files_and_native_pieces(source: Path) -> None:
     with wheel(source) as built:
@@ -92,7 +91,6 @@ def test_a_wheel_holds_data_files_and_native_pieces(source: Path) -> None:
     assert not {name for name in names if name.startswith(("tests", "ext", "examples", "benchmarks"))}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["/bin/false", "no-such-compiler-here"])
 def test_without_a_compiler_the_install_succeeds(source: Path, compiler: str) -> None:
     with wheel(source, CC=compiler) as built:
@@ -109,7 +107,6 @@ def test_without_a_compiler_the_install_succeeds(source: Path, compiler: str) ->
     assert "not built" in done.stdout and "gcc" in done.stdout
 
 
-@pytest.mark.slow
 def test_a_development_install_is_found_by_walking_sys_path(source: Path, tmp_path: Path) -> None:
     # Snakemake looks for its plugins with pkgutil, which does not see what an import hook serves
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
