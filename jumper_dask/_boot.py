@@ -43,7 +43,7 @@ class WorkerBoot(WorkerPlugin):
             side = importlib.import_module("jumper_dask.worker").WorkerSide(worker, self.config)
             await asyncio.wait_for(side.start(), SETUP_S)
             self.side, self.status = side, {"ok": True}
-            self.transition = side.transition  # asked six times a task: one call less each
+            vars(self)["transition"] = side.transition  # asked six times a task: one call less each
         except Exception as error:
             self.status = report(worker, error)
             if side is not None:
@@ -58,7 +58,7 @@ class WorkerBoot(WorkerPlugin):
     async def teardown(self, worker: Any) -> None:
         side, self.side = self.side, None
         if side is not None:
-            del self.transition
+            vars(self).pop("transition", None)
             await side.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import re
 import sys
 import threading
 import time
@@ -231,6 +232,13 @@ def test_the_parts_of_the_process_add_up_to_its_cpu(measured: Any) -> None:
     assert (last.cpu_ns - first.cpu_ns) / 1e9 == pytest.approx(truth, rel=0.05)
     assert last.cpu_unattributed_ns < 0.01 * last.cpu_ns
     assert last.cpu_tasks_ns / 1e9 == pytest.approx(run.tasks.cpu_s.sum(), rel=0.01)
+
+
+def test_the_page_s_shares_of_a_worker(measured: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "numbers.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    exec(code.replace("RUN", str(measured[0].path)), {})
+    assert "cpu_unattributed_ns" in capsys.readouterr().out
 
 
 def test_helper_threads_beside_other_tasks_are_nobody_s(kit: Any, tmp_path: Path) -> None:
