@@ -23,7 +23,8 @@ from jumper.monitor.segment import SegmentWriter
 from jumper_dask import _compat, boundaries
 from jumper_dask.readings import counters
 from jumper_dask.running import Slots
-from jumper_dask.worker import Site, WorkerSide
+from jumper_dask.site import Site
+from jumper_dask.worker import WorkerSide
 
 TASKS = 300
 ROUNDS = 100
