@@ -238,7 +238,7 @@ def _show(doc: Any, view: _View, root: Any) -> None:
 
 
 def _text(name: str) -> Any:
-    from bokeh.models import Div
+    from bokeh.models.widgets import Div
 
     return Div(name=name, sizing_mode="stretch_width", stylesheets=[STYLE])
 

@@ -177,7 +177,7 @@ class Live:
         sender.worker, sender.came_s = worker, time.monotonic()
         sender.before, sender.data = sender.data, data
         self._changed.add(identity)
-        if len(self._senders) > PROCESSES + len(self._living):
+        while len(self._senders) > PROCESSES + len(self._living):
             self._forget(next(iter(self._senders)))
 
     def _forget(self, identity: str) -> None:
