@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import os
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("jumper.monitor.backends.native._engine", reason="the native extension is not built")
 
-from tests.native.conftest import REPOSITORY, Build
+from tests.native.conftest import Build
+from tests.native.test_crowds import fake, root
 from tests.native.test_safety import host, whole
 
 S = 1_000_000_000
@@ -56,21 +56,15 @@ engine.stop()
     assert segment.table("monitor")["ticks"][0].tolist() == list(range(1, len(times) + 1))
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@root
 def test_counters_of_the_kernel_that_go_back(tmp_path: Path) -> None:
     """User and system time are scaled from the exact total, and can shrink; what is published does not."""
-    folder = tmp_path / "proc"
-    folder.mkdir()
-    code = """
-from pathlib import Path
-sys.path.insert(0, sys.argv[3])
-from tests.fakeproc import SECOND, FakeProc
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, 0x44000, None):
-    print("skip"); sys.exit(0)
-proc, pid = FakeProc(Path(sys.argv[2])), 1_000_001
+    fake(
+        tmp_path,
+        """
+pid = 5_000_001
 proc.put(pid, user=5 * SECOND, system=SECOND, dead_user=3 * SECOND, chars=5000)
-assert libc.mount(os.fsencode(sys.argv[2]), b"/proc", None, 0x1000, None) == 0, ctypes.get_errno()
+mount()
 engine = Engine(1000.0, queue=True)
 engine.start()
 engine.add_tree(pid)
@@ -84,6 +78,5 @@ engine.stop()
 assert [row["cpu_ns"] // 10**9 for row in seen] == [9, 9, 10], seen
 assert [row["cpu_user_ns"] // 10**9 for row in seen] == [8, 8, 9], seen
 assert [row["read_chars"] for row in seen] == [5000, 5000, 6000], seen
-"""
-    if "skip" in host(tmp_path, code, str(folder), str(REPOSITORY)):
-        pytest.skip("no mount namespace of its own")
+""",
+    )

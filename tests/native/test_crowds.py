@@ -127,17 +127,34 @@ for thread in threads:
     whole(tmp_path / "a.seg")
 
 
-#: a /proc of its own with so many processes of one tree: all but the first are the same folder under other names
-CROWD = """
+#: a /proc of its own, made in memory, to be mounted; pids that no kernel gives (4,194,304 at most) have no clock
+FAKE = """
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from tests.fakeproc import FakeProc
+from tests.fakeproc import SECOND, FakeProc
 libc = ctypes.CDLL(None, use_errno=True)
-folder, count = Path(sys.argv[2]), int(sys.argv[4])
+folder = Path(sys.argv[2])
 if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, 0x44000, None):
     print("skip"); sys.exit(0)
 assert libc.mount(b"tmpfs", bytes(folder), b"tmpfs", 0, b"size=1g,nr_inodes=1m") == 0, ctypes.get_errno()
-proc, first = FakeProc(folder), 1_000_001
+proc = FakeProc(folder)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 1024))  # none are kept: those of a fake would read on when it is gone
+def mount():
+    assert libc.mount(bytes(folder), b"/proc", None, 0x1000, None) == 0, ctypes.get_errno()
+"""
+
+
+def fake(tmp_path: Path, code: str, *arguments: str, timeout_s: float = 90) -> None:
+    """Run a program that has a /proc of its own."""
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    if "skip" in host(tmp_path, FAKE + code, str(folder), str(REPOSITORY), *arguments, timeout_s=timeout_s):
+        pytest.skip("no mount namespace of its own")
+
+
+#: so many processes of one tree: all but the first are the same folder under other names
+CROWD = """
+first, count = 5_000_001, int(sys.argv[4])
 proc.put(first, start=1)
 proc.put(2, ppid=first, start=2, user=7, rss=3)
 (folder / "2").rename(folder / "one")
@@ -145,9 +162,8 @@ for pid in range(first + 1, first + count):  # the newest first, as after the pi
     os.symlink("one", folder / str(pid))
 page = os.sysconf("SC_PAGE_SIZE")
 before = int(Path("/proc/self/statm").read_text().split()[1]) * page
-resource.setrlimit(resource.RLIMIT_NOFILE, (100, 1024))  # none are kept: those of a fake would read on when it is gone
 engine = Engine(1000.0, segment=os.fsencode(PATH), schema=schema_payload({}), queue=True)
-assert libc.mount(bytes(folder), b"/proc", None, 0x1000, None) == 0, ctypes.get_errno()
+mount()
 engine.start()
 engine.add_tree(first)
 engine.go()
@@ -159,7 +175,7 @@ assert engine.statistics()["refused"] >= count - seen and (count > seen) == (eng
 assert libc.umount2(b"/proc", 2) == 0
 after = int(Path("/proc/self/statm").read_text().split()[1]) * page
 assert after - before < seen * 1024 + (16 << 20), after - before
-assert libc.mount(bytes(folder), b"/proc", None, 0x1000, None) == 0
+mount()
 (folder / "one").rename(folder / "none")
 engine.tick()
 row = last(engine)
@@ -171,11 +187,39 @@ engine.stop()
 @root
 @pytest.mark.parametrize("count", [5_000, pytest.param(200_100, marks=pytest.mark.slow)])
 def test_a_crowd_of_processes(tmp_path: Path, count: int) -> None:
-    folder = tmp_path / "proc"
-    folder.mkdir()
-    if "skip" in host(tmp_path, CROWD, str(folder), str(REPOSITORY), str(count), timeout_s=250):
-        pytest.skip("no mount namespace of its own")
+    fake(tmp_path, CROWD, str(count), timeout_s=250)
     whole(tmp_path / "a.seg")
+
+
+@root
+def test_a_child_with_a_lower_pid_than_its_parent(tmp_path: Path) -> None:
+    """Pids began again in between; when both are gone at once, what they used is kept."""
+    fake(
+        tmp_path,
+        """
+for pid, numbers in (
+    (5_000_020, {"start": 100, "user": SECOND}),
+    (5_000_010, {"start": 200, "user": 3 * SECOND, "ppid": 5_000_020}),
+    (5_000_030, {"start": 300}),
+):
+    proc.put(pid, **numbers)  # a folder in memory lists the newest first
+    os.chown(folder / str(pid), 4711, -1)
+mount()
+engine = Engine(1000.0, queue=True)
+engine.start()
+engine.add_owner(2, 4711)
+engine.go()
+before = last(engine, "user")
+for pid in (5_000_010, 5_000_020):
+    proc.drop(pid)
+proc.put(5_000_030, user=2 * SECOND)
+engine.tick()
+after = last(engine, "user")
+engine.stop()
+assert (before["processes"], after["processes"]) == (3, 1), (before, after)
+assert (before["cpu_ns"], after["cpu_ns"]) == (4 * 10**9, 6 * 10**9), (before, after)
+""",
+    )
 
 
 class Rows(Structure):

@@ -92,8 +92,10 @@ static void *roots(void *nothing)
         check(ended || set[count - 1] == -1, "more sets than there is room for");
         engine_remove(engine, -1);
         engine_remove(engine, MOST_SETS);
-        while (count > 0 && !ended)
+        while (count > 0 && !ended) {
             engine_remove(engine, set[--count]);
+            engine_node(engine, count % 2);
+        }
         sleep_ns(20000000);
     }
     return nothing;
