@@ -98,7 +98,7 @@ class Limit:
         """Return whether a difference is beyond the limit and not shown to be chance."""
         if difference.column != self.column or difference.ratio is None or difference.sure is False:
             return False
-        change = 100 * (difference.ratio - 1)
+        change = round(100 * (difference.ratio - 1), 9)
         return change > self.change if self.above else change < self.change
 
 
