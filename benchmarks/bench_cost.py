@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.measuring import NotPossible, Row, Size, interval_of, spread
-from benchmarks.watched import engine, tree
+from benchmarks.watched import engine, floor, tree
 from jumper.monitor.backends import native_built
 
 WATCHED = 100
@@ -49,11 +49,11 @@ print(json.dumps(found))
 
 
 def own_cost(size: Size) -> Iterator[Row]:
-    """Yield the monitor's part of a core at 1 Hz."""
+    """Yield the monitor's part of a core at 1 Hz, and that of the bare C loop."""
     count = WATCHED if size.cost_s > 2 else 3
     for running, what in ((0, "that sleep"), (count, "that all run")):
         cpu, pss = [], []
-        with tree(count, running) as watched, engine(watched.pid, 1.0) as ours:
+        with tree(count, running) as watched, floor(watched.pid) as bare, engine(watched.pid, 1.0) as ours:
             time.sleep(2.0 if size.cost_s > 2 else 0.1)  # first samples of new processes are over
             for _ in range(4):
                 before, began = ours.cpu(), time.monotonic()
@@ -61,12 +61,16 @@ def own_cost(size: Size) -> Iterator[Row]:
                 now, elapsed = ours.cpu(), time.monotonic() - began
                 cpu.append((now[0] - before[0]) / elapsed / 1e7)
                 pss.append((now[1] - before[1]) / elapsed / 1e7)
+            loop = [used / 1e7 for _, _, used in bare.scheduled(1.0, max(1.0, size.cost_s / 4))]
         name = f"own cost at 1 Hz, {count} processes {what}"
         for figure, values, limit in ((name, cpu, CPU_LIMIT), (f"{name}: PSS", pss, PSS_LIMIT)):
             mean = sum(values) / len(values)
             yield Row(
                 figure, spread(values, 3, " %"), "one core", f"{mean / 100:.5f}", f"under {limit} %", mean < limit
             )
+        mean = sum(loop) / len(loop)
+        yield Row(f"the bare C loop in our place, 1 Hz, {count} processes {what}", spread(loop, 3, " %"), "one core",
+                  f"{mean / 100:.5f}", "")  # fmt: skip
 
 
 def slowdown(size: Size) -> Iterator[Row]:
