@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import platform
 import re
@@ -27,12 +28,15 @@ WIDTH = 180
 SIZES = {"tiny": TINY, "usual": USUAL, "full": FULL}
 
 
-def _dask(size: Size) -> Iterator[Row]:
-    try:
-        from benchmarks.bench_dask_boundary import boundary
-    except ImportError as error:
-        raise NotPossible(f"{error}; pip install 'jumper-workflows[dask]'") from error
-    yield from boundary(size)
+def _dask(module: str, function: str) -> Callable[[Size], Iterator[Row]]:
+    def measured(size: Size) -> Iterator[Row]:
+        try:
+            found = getattr(importlib.import_module(f"benchmarks.{module}"), function)
+        except ImportError as error:
+            raise NotPossible(f"{error}; pip install 'jumper-workflows[dask]'") from error
+        yield from found(size)
+
+    return measured
 
 
 BENCHMARKS: dict[str, Callable[[Size], Iterator[Row]]] = {
@@ -43,7 +47,8 @@ BENCHMARKS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "slowdown": bench_cost.slowdown,
     "agent": bench_start.agents,
     "run": bench_start.runs,
-    "dask": _dask,
+    "dask": _dask("bench_dask_boundary", "boundary"),
+    "dask-tasks": _dask("bench_dask_tasks", "paired"),
     "advice": bench_advice.traces,
 }
 

@@ -160,18 +160,20 @@ class Ledger:
 
     def begin(self, attempt: Attempt) -> None:
         """Note that the calling thread begins an attempt."""
-        try:
-            runner: Runner = self._local.runner
-        except AttributeError:
-            runner = self._local.runner = Runner()
-            self._runners[runner.tid] = runner
-            self.balance.runs(runner)
         with self._lock:
+            try:
+                runner: Runner = self._local.runner
+            except AttributeError:
+                runner = self._local.runner = Runner()
+                self._runners[runner.tid] = runner
+                self.balance.runs(runner)
+            if runner.attempt is not None:  # what it ran before did not come to its end
+                self.end()
             now = time.monotonic_ns()
             if now - self._looked_ns > FRESH_NS and self._look(now):
                 runner.io = None
             self._enter(attempt)
-            if now - self.balance.read_ns > SHORT_NS and self.balance.possible:
+            if len(self.working) == 1 and now - self.balance.read_ns > SHORT_NS and self.balance.possible:
                 self.balance.read()
             runner.beside_ns = self.balance.unattributed_ns
             attempt.thread = runner.tid
@@ -243,7 +245,8 @@ class Ledger:
 
     def _leave(self, attempt: Attempt, spawner: Spawner | None) -> None:
         attempt.rss_stop_bytes = self._rss
-        self.working.remove(attempt)
+        if attempt in self.working:
+            self.working.remove(attempt)
         if spawner is None:
             return
         spawner.ended = True

@@ -61,6 +61,7 @@ class Site:
         self.sides: list[WorkerSide] = []
         self.slots: Slots
         self._notes: deque[boundaries.Attempt | dict[str, Any]] = deque()
+        self._announced: set[tuple[str, str]] = set()
         self._overflow = 0
         self.interval = float(side.config["interval"])
         self.totals = Totals()
@@ -228,13 +229,17 @@ class Site:
         shift = time.time_ns() - time.monotonic_ns()
         for side in self.sides:
             for attempt in side.running():
-                attempt.event = "start"
-                writer.line(_encode(msgspec.structs.replace(attempt, mono_ns=attempt.begin_ns,
-                                                            wall_ns=attempt.begin_ns + shift)))  # fmt: skip
+                if (name := (attempt.key, attempt.attempt_id)) not in self._announced:
+                    self._announced.add(name)
+                    begin_ns = attempt.begin_ns
+                    start = msgspec.structs.replace(attempt, event="start", mono_ns=begin_ns, wall_ns=begin_ns + shift)
+                    writer.line(_encode(start))
         for position in range(len(self._notes)):
             record = self._notes.popleft()
             if isinstance(record, boundaries.Attempt):
                 record.wall_ns = record.mono_ns + shift
+                if self._announced:
+                    self._announced.discard((record.key, record.attempt_id))
                 self.totals.add(record)
             writer.line(_encode(record))
             if position % RECORDS_A_BLOCK == RECORDS_A_BLOCK - 1:

@@ -1,4 +1,4 @@
-"""The worker's side: what Dask tells of each task, in its event loop and in its threads, becomes an attempt's record."""
+"""The worker's side: what Dask tells of each task, in its event loop and its threads, becomes an attempt's record."""
 
 from __future__ import annotations
 
@@ -158,10 +158,10 @@ class WorkerSide:
         return submit(executor, call)
 
     def running(self) -> list[boundaries.Attempt]:
-        """Return the attempts that are at work and were not announced yet."""
+        """Return the attempts that are at work."""
         _compat.tidy_threads(self.worker)
         calls = self._ledger.calls(self.worker.address) if self._ledger is not None else []
-        return [a for a in [*list(self._attempts.values()), *calls] if a.begin_ns and not a.event]
+        return [attempt for attempt in [*list(self._attempts.values()), *calls] if attempt.begin_ns]
 
     async def _flush(self, budget_s: float = 10.0) -> dict[str, Any]:
         """Write and ship all that there is: the handler that `collect` calls."""

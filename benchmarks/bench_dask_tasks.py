@@ -1,0 +1,54 @@
+"""20,000 trivial tasks of a real cluster with the plugin and without, in turn: the ratios with their intervals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from distributed import Client, LocalCluster
+
+import jumper_dask
+from benchmarks.measuring import Row, Size, interval_of, spread
+
+#: So many tasks with and without, in all.
+TASKS = 20_000
+
+
+def trivial(number: int) -> int:
+    return number + 1
+
+
+def used(client: Any) -> float:
+    """Return the CPU of the workers in seconds."""
+    return sum(client.run(time.process_time).values())
+
+
+def once(client: Any, number: int) -> tuple[float, float]:
+    """Return (wall, CPU of the worker) in us a task."""
+    before, begin = used(client), time.perf_counter()
+    client.gather(client.map(trivial, range(number), pure=False))
+    wall = time.perf_counter() - begin
+    return wall / number * 1e6, (used(client) - before) / number * 1e6
+
+
+def paired(size: Size) -> Iterator[Row]:
+    """Yield the ratios of wall time and of the worker's CPU; of a pair, each is the first one every second time."""
+    number = max(10, round(TASKS * size.work / size.pairs))
+    found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    cluster = LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None, silence_logs=50)
+    with cluster, Client(cluster) as client:
+        once(client, number)
+        for pair in range(size.pairs):
+            for with_plugin in (pair % 2 == 0, pair % 2 != 0):
+                if with_plugin:
+                    client.register_plugin(jumper_dask.JumperPlugin())
+                found[with_plugin].append(once(client, number))
+                if with_plugin:
+                    client.unregister_worker_plugin(jumper_dask.JumperPlugin.name)
+    for index, what in enumerate(("wall time", "CPU of the worker")):
+        ours, bare = ([round_[index] for round_ in found[told]] for told in (True, False))
+        middle, low, high = interval_of([a / b for a, b in zip(ours, bare, strict=True)])
+        figure = f"Dask, {number * size.pairs:,} trivial tasks with and without the plugin, {what} a task"
+        ratio = f"{middle:.3f} (95 %: {low:.3f} to {high:.3f})"
+        yield Row(figure, spread(ours, 0, " us"), spread(bare, 0, " us"), ratio, "")
