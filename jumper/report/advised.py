@@ -267,8 +267,8 @@ def _mb(value: float) -> int:
 
 
 def _mib(value: float) -> str:
-    """Return bytes as MiB, down to the byte."""
-    return f"{math.floor(value) / _MIB:.6f}".rstrip("0").rstrip(".")
+    """Return bytes as MiB, rounded down: an input of just this size belongs to the next step."""
+    return f"{math.floor(value * 1e6 / _MIB) / 1e6:.6f}".rstrip("0").rstrip(".")
 
 
 def _ceiled(value: float) -> str:
