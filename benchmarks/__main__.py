@@ -49,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "run": bench_start.runs,
     "dask": _dask("bench_dask_boundary", "boundary"),
     "dask-tasks": _dask("bench_dask_tasks", "paired"),
+    "dask-scheduler": _dask("bench_dask_scheduler", "at_the_scheduler"),
     "advice": bench_advice.traces,
 }
 

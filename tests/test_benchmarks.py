@@ -26,6 +26,7 @@ ROWS = {
     "agent": ["native engine, CPU time", "python engine, resident"],
     "run": ["wall time", "CPU time"],
     "dask": ["peaks on", "peaks off"],
+    "dask-scheduler": ["a note", "workers push", "memory grows"],
     "dask-tasks": ["wall time", "CPU of the worker"],
     "advice": ["advice"],
 }
