@@ -279,11 +279,13 @@ static size_t scan(struct forks *forks, struct table *table, struct set *sets[],
         for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
             int pid = atoi(entry->d_name);
             struct stat_fields stat;
-            if (pid <= 0 || is_stranger(forks, pid) || !read_stat(table, pid, &stat))
+            const struct process *known = pid > 0 ? table_find(table, pid) : NULL;
+            if (pid <= 0 || is_stranger(forks, pid) || (known == NULL && !read_stat(table, pid, &stat)))
                 continue;
-            size_t more = admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, true);
+            int ppid = known != NULL ? known->ppid : (int)stat.ppid;
+            size_t more = admit(forks, table, sets, set_count, pid, ppid, now, true);
             found += more;
-            if (more == 0 && !owners && stat.start < old && table_find(table, pid) == NULL)
+            if (known == NULL && more == 0 && !owners && stat.start < old)
                 set_stranger(forks, pid, true);
         }
         closedir(folder);

@@ -284,11 +284,9 @@ void table_read(struct table *table, int64_t now)
     bool died = false;
     for (size_t i = 0; i < table->count; i++) {
         struct process *process = table->order[i];
-        if (process->gone)
-            continue;
         bool alive = !is_dead(process);
-        process->gone = !process_read(table, process, now, false);
-        died |= process->gone || (alive && is_dead(process));
+        process->gone = process->gone || !process_read(table, process, now, false);
+        died |= process->gone || (alive && is_dead(process)); /* also who was found gone between two ticks */
     }
     for (size_t i = 0; died && i < table->count; i++) { /* who sleeps has another parent now: read it again */
         struct process *process = table->order[i];
