@@ -70,7 +70,7 @@ def test_levels_that_go_and_come_leave_nothing_behind_and_keep_the_schedule(tmp_
             engine.remove(owner)
         return resident()
 
-    switch(100)
-    memory = switch(100)
-    assert switch(400) - memory < 1 << 20
+    switch(40)
+    memory = switch(40)
+    assert switch(160) - memory < 1 << 20
     engine.stop()
