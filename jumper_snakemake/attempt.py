@@ -230,7 +230,7 @@ class Attempt:
         self.site.ready()  # what that takes is not the job's time
         if self.in_process:
             self._watch = self.site.watch(os.getpid())
-            self._base = Readings.take(self._watch.cpu_ns())
+            self._base = Readings.take(self._own_cost_ns(self._watch))
         self.start_ns = time.monotonic_ns()
 
     def _leave(self) -> int:
@@ -238,9 +238,12 @@ class Attempt:
         if not self.in_process or self._watch is None:
             return max((c.ended.mono_ns for c in self.children if c.ended is not None), default=time.monotonic_ns())
         stop_ns = time.monotonic_ns()
-        self._end = Readings.take(self._watch.cpu_ns())
+        self._end = Readings.take(self._own_cost_ns(self._watch))
         self._own_most = self._watch.finish()
         return stop_ns
+
+    def _own_cost_ns(self, watch: Watch) -> int:
+        return watch.sampler_cpu_ns() + (self.site.looker.cpu_ns if self.site.looker is not None else 0)
 
     def _records(self, event: str) -> dict[str, Any]:
         known = {name: value for name, value in self.facts.items() if value is not None}

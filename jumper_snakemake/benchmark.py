@@ -33,7 +33,6 @@ class Benchmarks:
         self._original = original
         self._new_record = new_record
         self._current = current
-        self._looker: Looker | None = None
 
     @contextlib.contextmanager
     def benchmarked(self, pid: Any = None, benchmark_record: Any = None, *interval: Any, **more: Any) -> Iterator[Any]:
@@ -57,8 +56,8 @@ class Benchmarks:
                 attempt.end(None)
         finally:
             record.running_time = time.time() - start_s
-            if looked is not None and self._looker is not None:
-                self._looker.end(looked)
+            if looked is not None and attempt.site.looker is not None:
+                attempt.site.looker.end(looked)
             with attempt.site.harmless("a benchmark's values"):
                 fill(record, attempt, looked)
 
@@ -66,9 +65,9 @@ class Benchmarks:
         if pid is None and not attempt.in_process:  # its processes come by themselves
             return None
         with attempt.site.harmless("a benchmark's memory"):
-            if self._looker is None:
-                self._looker = Looker(attempt.site.settings.interval)
-            return self._looker.begin(int(pid or os.getpid()))
+            if attempt.site.looker is None:
+                attempt.site.looker = Looker(attempt.site.settings.interval)
+            return attempt.site.looker.begin(int(pid or os.getpid()))
         return None
 
 

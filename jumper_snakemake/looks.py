@@ -33,9 +33,15 @@ class Looker:
     ----------
     interval_s : float
         Seconds between two looks at a job that has run for a while.
+
+    Attributes
+    ----------
+    cpu_ns : int
+        What the looks have cost.
     """
 
     interval_s: float
+    cpu_ns: int = 0
     _trees: list[Looked] = field(default_factory=list)
     _wake: threading.Condition = field(default_factory=threading.Condition)
     _thread: threading.Thread | None = None
@@ -68,6 +74,7 @@ class Looker:
             for looked in due:
                 began = time.thread_time()
                 look(looked)
+                self.cpu_ns = time.thread_time_ns()
                 rest = (time.thread_time() - began) * _REST
                 looked.due_s = time.monotonic() + max(looked.step_s, rest)
                 looked.step_s = min(looked.step_s * 2, self.interval_s)

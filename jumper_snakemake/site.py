@@ -12,6 +12,7 @@ from jumper_snakemake.settings import Settings
 
 if TYPE_CHECKING:
     from jumper.monitor.roots import Most, Roots
+    from jumper_snakemake.looks import Looker
 
 #: how often a file system that several hosts share is written to
 SHARED_FLUSH_S = 10.0
@@ -29,7 +30,7 @@ class Watch:
         """Take the last sample; return the most that the tree had."""
         return self._engine.finish(self._number, self._pid)
 
-    def cpu_ns(self) -> int:
+    def sampler_cpu_ns(self) -> int:
         """Return what the sampler has used until now."""
         self._engine.tick()
         return self._engine.cpu_ns
@@ -68,6 +69,8 @@ class Site:
         What runs in this process now.
     bodiless : set of str
         Rules that only gather files: they have jobs, which do nothing.
+    looker : Looker or None
+        Who looks at benchmarked jobs, once there was one.
     """
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
@@ -78,6 +81,7 @@ class Site:
         self._warned = False
         self.running: set[Any] = set()
         self.bodiless: set[str] = set()
+        self.looker: Looker | None = None
 
     @property
     def settings(self) -> Settings:

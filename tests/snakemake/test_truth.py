@@ -89,7 +89,8 @@ def test_a_job_shorter_than_a_sample_has_its_cost(truth: Workflow) -> None:
 @pytest.mark.skipif(not SPAWN.exists(), reason="the program is not built")
 def test_a_peak_below_snakemakes_own_is_seen(truth: Workflow) -> None:
     task = truth.task("small")
-    assert close(task["memory_peak_bytes"], int((truth.folder / "o/small.peak").read_text()), 0.01, 0)
+    # the kernel keeps RSS in batches per CPU: docs/numbers.md
+    assert close(task["memory_peak_bytes"], int((truth.folder / "o/small.peak").read_text()), 0.01, MIB / 2)
     assert task["memory_peak_source"] == "hwm"
 
 
@@ -107,7 +108,7 @@ def test_a_child_that_detaches_stays_with_its_job(truth: Workflow) -> None:
     said = int((truth.folder / "o/detached.peak").read_text())
     task = truth.task("detached")
     assert close(task["memory_peak_bytes"], said, 0.01, 0)
-    assert close(benchmark(truth, "detached")["max_rss"], said / MIB, 0.02, 0)
+    assert said / MIB <= benchmark(truth, "detached")["max_rss"] <= said / MIB + 20  # and the shell, and a sleep
 
 
 def test_every_failed_attempt_has_its_cost_and_no_benchmark_file(truth: Workflow) -> None:
