@@ -88,7 +88,11 @@ class SchedulerBoot(SchedulerPlugin):
                 self.side.trouble(method, error)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        self._tell("transition", key, start, finish, kwargs)
+        if (side := self.side) is not None:  # five times a task, so without what the others go through
+            try:
+                side.transition(key, start, finish, kwargs)
+            except Exception as error:
+                side.trouble("transition", error)
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         self._tell("add_worker", worker)
