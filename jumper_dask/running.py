@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from jumper.monitor.segment import boot_id
 from jumper.schema import segment as fmt
 
 SUFFIX = ".now"
@@ -101,6 +102,8 @@ def last_words(segment: Path, header: dict[str, Any]) -> Iterator[dict[str, Any]
         "worker": header.get("worker"),
         "oom_kills": None if now is None or before is None else now - int(before),
     }
+    if header.get("boot_id") != boot_id():
+        return  # its monotonic times are not of this clock
     try:
         data = beside(segment).read_bytes()
     except OSError:

@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from jumper.schema import segment as fmt
 from jumper.utilities import node_name, safe_name
@@ -38,6 +38,9 @@ Reader = Callable[[int, int], bytes]
 class Source:
     """A segment on its way: how it is read, and how much of it was acknowledged."""
 
+    #: Segments that this process writes. It must not open them: closing a second descriptor drops the lock (fcntl(2)).
+    own: ClassVar[set[Path]] = set()
+
     def __init__(
         self,
         path: Path,
@@ -51,6 +54,8 @@ class Source:
         self.acked = 0
         self.descriptor = descriptor
         self.adopted = descriptor is not None
+        if not self.adopted:
+            self.own.add(path)
         self._read = read
 
     def next(self) -> bytes:
@@ -84,6 +89,7 @@ class Source:
             with contextlib.suppress(OSError):
                 os.close(self.descriptor)
             self.descriptor = None
+        self.own.discard(self.path)
 
 
 class Clock:
@@ -215,15 +221,13 @@ class Shipper:
 def adopt(folder: Path, run: str, known: Collection[Path] = ()) -> list[Source]:
     """Return the segments of a run on this node whose writer is gone, each locked by this process.
 
-    Segments of this process are left alone, and those in ``known``, which it has adopted: closing a second descriptor
-    would drop the lock (fcntl(2)).
+    Those in ``known``, which this process has adopted, are left alone as its own are.
     """
     found = []
     prefix = safe_name(node_name(), 80) + "."
     for path in folder.glob("*" + fmt.SUFFIX):
         parts = path.name.removesuffix(fmt.SUFFIX).rsplit(".", 2)
-        ours = len(parts) != 3 or parts[1] == str(os.getpid()) or path in known
-        if ours or not path.name.startswith(prefix):
+        if len(parts) != 3 or not path.name.startswith(prefix) or path in Source.own or path in known:
             continue
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

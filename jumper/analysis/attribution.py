@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jumper.analysis.deaths import ends_of, explain
+from jumper.analysis.deaths import NO_END, ends_of, explain
 from jumper.analysis.series import Samples, Series
 from jumper.schema.tasks import PART_COLUMNS, TASK_COLUMNS
 from jumper.store.merge import Merged
@@ -198,7 +198,7 @@ def _place(
         row["flags"].append("truncated")
         if row.get("state") is None:  # a scheduler may know that it was done
             row["state"] = "lost"
-            row["reason"] = row.get("reason") or "no end was recorded: its process or node died, or it still runs"
+            row["reason"] = row.get("reason") or NO_END
     last = max(begin, life + round(float(facts.get("interval_s") or 1.0) * 1e9))
     if local and row["state"] == "lost" and life and end > last:  # a scheduler may miss a dead node for minutes
         end = last

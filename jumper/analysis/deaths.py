@@ -10,6 +10,8 @@ from jumper.analysis.units import human_bytes
 
 #: The kernel's OOM killer ended processes on the node between this worker's start and its death.
 OOM = "oom"
+#: What is said of an attempt without an end where nothing else is known.
+NO_END = "no end was recorded: its process or node died, or it still runs"
 
 
 @dataclass(slots=True)
@@ -71,6 +73,8 @@ def explain(row: dict[str, Any], ends: Mapping[str, End]) -> None:
     if end.alive:
         row["state"], row["reason"] = None, "it ran when the run was collected"
         return
+    if end.left and row["reason"] == NO_END:
+        row["reason"] = f"its worker {row['worker']} left while it ran"
     why = []
     if end.held_bytes is not None:
         why.append(f"its nanny ended it when it held {human_bytes(end.held_bytes)}")

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from jumper.analysis.summary import left_behind, summarize
+from jumper.analysis.summary import left_behind, lists, summarize
 from jumper.analysis.tables import RunTables, floats, texts
 from jumper.analysis.units import human_bytes, human_seconds
 
@@ -25,6 +25,8 @@ ENOUGH = 5
 NEAR, FAR = 0.95, 0.5
 #: A group leaves memory behind from this much an attempt on, if this part of it is there in the end.
 LEAK_BYTES, KEPT = 1 << 20, 0.5
+#: Most deaths that are told one by one, from the largest.
+DEATHS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,30 @@ def failures(run: RunTables) -> Iterator[Finding]:
             text = f"{verb} in {len(which)} of {_many(groups.count(group), 'attempt')}"
             action = f"It was {keys[which[0]]}." if len(which) == 1 else f"Filter the task table by “{state}”."
             yield Finding("high", group, text + (f": {'; '.join(why[:3])}" if why else "") + ".", action)
+
+
+def deaths(run: RunTables) -> Iterator[Finding]:
+    """Attempts that were lost with their worker, and what they had grown to when it died."""
+    tasks = run.tasks
+    keys, groups, workers, nodes = (texts(tasks, name) for name in ("key", "group", "worker", "node"))
+    states, reasons = texts(tasks, "state"), texts(tasks, "reason")
+    flags = lists(tasks, "flags")
+    starts, peaks, limits = (floats(tasks, f"{n}_bytes") for n in ("rss_start", "memory_peak", "memory_limit"))
+    lost = [i for i, state in enumerate(states) if state == "lost" and peaks[i] > 0]
+    for i in sorted(lost, key=lambda i: -peaks[i])[:DEATHS]:
+        near = peaks[i] / limits[i] if limits[i] > 0 else np.nan
+        grown = peaks[i] - starts[i]
+        before = f"from {human_bytes(starts[i])} " if grown > 0 else ""
+        allowed = f", {near:.0%} of the {human_bytes(limits[i])} allowed," if np.isfinite(near) else ""
+        where = f"worker {workers[i]} on {nodes[i]}" if workers[i] else f"node {nodes[i]}"
+        text = f"{keys[i]} had grown {before}to {human_bytes(peaks[i])}{allowed} when {where} died."
+        if "shared" in flags[i]:
+            text += " Other tasks ran in the process; the memory is all of theirs."
+        if near >= NEAR or "oom" in flags[i] or "nanny ended it" in reasons[i]:
+            action = f"Give it more than {human_bytes(1.2 * peaks[i])}, or work in smaller pieces."
+            yield Finding("high", groups[i], text, action)
+        else:
+            yield Finding("info", groups[i], text, "Memory is not what ended it, as far as was seen.")
 
 
 def memory(run: RunTables) -> Iterator[Finding]:
@@ -154,4 +180,4 @@ def _words(item: object) -> str:
 
 
 #: A new finding is one function and one line here.
-RULES: tuple[Callable[[RunTables], Iterator[Finding]], ...] = (failures, memory, leaks, coverage)
+RULES: tuple[Callable[[RunTables], Iterator[Finding]], ...] = (failures, deaths, memory, leaks, coverage)

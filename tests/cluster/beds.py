@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -81,12 +84,35 @@ class Hosts:
         more = {"capture_output": True, "text": True, **more}
         return subprocess.run([self.folder / "run-in", host, *map(str, command)], **more)
 
+    def console(self, host: str) -> Console:
+        """Start a Python on a host."""
+        return Console(self.start(host, sys.executable, HERE / "console.py", stdin=-1, stdout=-1, text=True))
+
     def down(self) -> None:
         """End all hosts."""
         subprocess.run(["bash", NETNS, "down", self.folder], capture_output=True)
         for process in self._running:
             process.kill()
             process.wait()
+
+
+class Console:
+    """A Python on a host: ``console("1 + one", one=1)`` runs there and gives the last value, as JSON carries it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def __call__(self, code: str, **names: Any) -> Any:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps([textwrap.dedent(code), names]) + "\n")
+        stdin.flush()
+        line = stdout.readline()
+        assert line, f"the console ended: {self._process.wait()}"
+        answer = json.loads(line)
+        assert "error" not in answer, answer["error"]
+        return answer["value"]
 
 
 @pytest.fixture
