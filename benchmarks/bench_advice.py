@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +62,7 @@ def traces(size: Size) -> Iterator[Row]:
         ratios = [a / b for a, b in totals[-1]]
         failed = max(a[1] / attempts for a in ours)
         yield Row(
-            f"advice on {file.stem.removeprefix('trace_')}, {attempts:,} attempts: GB hours wasted (failed)",
+            f"advice on {file.stem.removeprefix('trace_')}, {attempts:,} attempts: GB hours wasted, attempts failed",
             _spread(ours), _spread(theirs), _range(ratios), "at most 1, 1 % failed",
             max(ratios) <= 1 and failed <= MAY_FAIL,
         )  # fmt: skip
@@ -74,9 +74,10 @@ def traces(size: Size) -> Iterator[Row]:
     )  # fmt: skip
 
 
-def _range(values: list[float], digits: int = 2) -> str:
+def _range(values: Sequence[float], digits: int = 2) -> str:
     return f"{statistics.mean(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def _spread(values: list[tuple[float, int]]) -> str:
-    return f"{_range([wasted for wasted, _ in values], 0)} ({statistics.mean(failed for _, failed in values):.1f})"
+    failed = [failed for _, failed in values]
+    return f"{_range([wasted for wasted, _ in values], 0)}; failed {_range(failed, 0)}"

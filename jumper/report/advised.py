@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jumper.analysis.sizing import MARGIN
 from jumper.analysis.units import digits, human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def _resources(item: Advice) -> Iterator[tuple[str, str]]:
     if item.memory and item.memory_bytes and item.highest_bytes:
         retry = None
         if item.may_fail:
-            retry = 1.01 * item.highest_bytes if item.highest_bytes > item.memory_bytes else 2 * item.memory_bytes
+            retry = MARGIN * item.highest_bytes if item.highest_bytes > item.memory_bytes else 2 * item.memory_bytes
         yield "mem_mb", mem_mb(item.memory, retry)
     if item.runtime_s:
         yield "runtime", str(round(item.runtime_s / 60))
