@@ -30,15 +30,17 @@ class WorkerBoot(WorkerPlugin):
     """Start the worker side where the package is, and live on without it where it is not."""
 
     name = "jumper"
-    idempotent = True
+    idempotent = False
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
         self.side: Any = None
         self.status: dict[str, Any] = {"ok": False, "error": "not set up yet"}
+        self.ready: asyncio.Event | None = None
 
     async def setup(self, worker: Any) -> None:
         side = None
+        self.ready = asyncio.Event()
         try:
             side = importlib.import_module("jumper_dask.worker").WorkerSide(worker, self.config)
             await asyncio.wait_for(side.start(), SETUP_S)
@@ -51,11 +53,15 @@ class WorkerBoot(WorkerPlugin):
                     await side.close()
                 except Exception as problem:
                     self.status["close"] = repr(problem)
+        finally:
+            self.ready.set()
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Do nothing while there is no worker side."""
 
     async def teardown(self, worker: Any) -> None:
+        if self.ready is not None:  # a worker that joins while the plugin is registered is given it twice
+            await self.ready.wait()
         side, self.side = self.side, None
         if side is not None:
             vars(self).pop("transition", None)

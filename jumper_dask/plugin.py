@@ -63,7 +63,7 @@ class JumperPlugin(WorkerPlugin):
     """
 
     name = "jumper"
-    idempotent = True
+    idempotent = False  # registered again, its new settings hold
 
     def __init__(
         self,

@@ -255,8 +255,16 @@ def _merge(run: RunDirectory, out: RunDirectory, info: dict[str, Any], progress:
     write_table(parts, PART_COLUMNS, out.path / "parts.parquet")
     write_events(merged, info, out)
     info = {**info, **_facts(merged, tasks, info)}
+    info["coverage"]["own_cpu_s"] = _own_cpu_s(load("monitor"))
     out.write_info(info)
     return info
+
+
+def _own_cpu_s(monitors: pd.DataFrame) -> float | None:
+    """Return the CPU time that all monitors used, in seconds; None where none told."""
+    if "cpu_ns" not in monitors:
+        return None
+    return float(monitors.groupby("segment")["cpu_ns"].max().sum() / 1e9)
 
 
 def _facts(merged: Any, tasks: list[dict[str, Any]], info: dict[str, Any]) -> dict[str, Any]:
@@ -273,6 +281,7 @@ def _facts(merged: Any, tasks: list[dict[str, Any]], info: dict[str, Any]) -> di
     coverage["missing_blocks"] = sum(state["missing"] for state in merged.segments.values())
     ends = [record for record in merged.records if record.get("type") == "end"]
     coverage["dropped"] = sum(int(record.get("dropped") or 0) for record in ends)
+    coverage["gap_s"] = sum(task["gap_s"] or 0.0 for task in tasks)
     coverage["incomplete"] = sorted(name for name, state in merged.segments.items() if not state["complete"])
     created = info.get("created_ns") or min((t["start_ns"] for t in tasks if t["start_ns"]), default=time.time_ns())
     intervals = [r["interval_s"] for r in merged.records if r.get("interval_s")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -128,3 +129,20 @@ def until(look: Callable[[], Any], seconds: float = 60, what: str = "it") -> Any
                 return value
         assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.05)
+
+
+def without_package(folder: Path) -> dict[str, str]:
+    """Return an environment in which jumper and jumper_dask cannot be imported."""
+    hide = folder / "hide"
+    hide.mkdir()
+    (hide / "sitecustomize.py").write_text(
+        textwrap.dedent("""
+        import sys
+        class Hide:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] in ("jumper", "jumper_dask"):
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        sys.meta_path.insert(0, Hide())
+        """)
+    )
+    return {**os.environ, "PYTHONPATH": str(hide)}

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 import jumper_dask
+from tests.dask.farm import without_package
 
 
 def test_a_worker_killed_in_the_middle_leaves_its_attempt_and_its_curve(kit: Any, tmp_path: Path) -> None:
@@ -73,21 +73,9 @@ class lone_worker:
     """A `dask worker` of its own, in whose interpreter jumper and jumper_dask cannot be imported."""
 
     def __init__(self, scheduler: str, folder: Path) -> None:
-        hide = folder / "hide"
-        hide.mkdir()
-        (hide / "sitecustomize.py").write_text(
-            textwrap.dedent("""
-            import sys
-            class Hide:
-                def find_spec(self, name, path=None, target=None):
-                    if name.partition(".")[0] in ("jumper", "jumper_dask"):
-                        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-            sys.meta_path.insert(0, Hide())
-            """)
-        )
         self.command = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler, "--name", "alone", "--no-nanny",
                         "--nthreads", "1", "--no-dashboard", "--local-directory", str(folder)]  # fmt: skip
-        self.environment = {**os.environ, "PYTHONPATH": str(hide)}
+        self.environment = without_package(folder)
 
     def __enter__(self) -> None:
         self.process = subprocess.Popen(

@@ -204,7 +204,8 @@ def _coverage(run: RunTables) -> str:
         count = len(run.info.get("segments") or {})
         return f"{count} segment{'s' * (count != 1)}"
     text = f"{counts.get('came', 0)} of {counts['expected']} expected segments came"
-    for name in ("missing", "torn", "dropped"):
+    for name, words in (("missing", "missing"), ("torn", "torn"), ("dropped", "dropped"),
+                        ("duplicates", "duplicates removed")):  # fmt: skip
         if counts.get(name):
-            text += f", {counts[name]} {name}"
+            text += f", {counts[name]} {words}"
     return text
