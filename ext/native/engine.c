@@ -59,7 +59,10 @@ static int add_set(struct engine *engine, struct set *wanted)
         engine->alive[bit] = root != NULL;
     }
     engine->used[engine->used_count++] = set;
-    forks_scan_next(&engine->forks);
+    if (set->kind == TREE && set->parent_count == 0)
+        forks_look_from(&engine->forks, set->root);
+    else
+        forks_scan_next(&engine->forks);
     return bit;
 }
 

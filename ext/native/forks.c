@@ -62,6 +62,14 @@ void forks_scan_next(struct forks *forks)
     forget_strangers(forks);
 }
 
+void forks_look_from(struct forks *forks, int pid)
+{
+    if (!forks->cheap || forks->last < 0 || forks->last - pid > SPAN)
+        forks_scan_next(forks);
+    else if (pid <= forks->last) /* its children have later pids */
+        forks->last = pid - 1;
+}
+
 static bool is_stranger(const struct forks *forks, int pid)
 {
     return forks->strangers != NULL && pid < PIDS && forks->strangers[pid / 8] >> pid % 8 & 1;

@@ -26,5 +26,8 @@ void forks_close(struct forks *forks);
 size_t forks_look(struct forks *forks, struct table *table, struct set *sets[], size_t set_count, int64_t now);
 /* The next look scans everything. */
 void forks_scan_next(struct forks *forks);
+/* The next look finds the children of a process that has just been added: at the pids from its own on where these are
+ * few, else by a scan. */
+void forks_look_from(struct forks *forks, int pid);
 
 #endif
