@@ -25,13 +25,14 @@ from distributed.scheduler import TaskGroup, TaskPrefix, TaskState
 
 from benchmarks.measuring import Row, Size, program
 from jumper_dask import _boot, live
+from jumper_dask.scheduler import SHARDS
 
 TASKS = 1000
 LIMIT_US = 10
 WORKERS = 1000
 SENDERS = 2
 LIMIT_PERCENT = 3
-SHARDS = 100_000
+TOTAL = 100_000
 LIMIT_MIB = 32
 #: What a worker of four threads writes in a second at 1 Hz, in bytes.
 BYTES_A_SECOND = 1000
@@ -95,7 +96,8 @@ def message(number: int) -> tuple[str, bytes]:
 async def serve() -> None:
     """Be a scheduler with the collector; answer each line with the CPU that this process has used."""
     allow_files()
-    async with distributed.Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=None) as scheduler:
+    where = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    async with distributed.Scheduler(**where) as scheduler:
         boot = _boot.SchedulerBoot(CONFIG)
         await scheduler.register_scheduler_plugin(boot, name=boot.name, idempotent=True)
         print(scheduler.address, flush=True)
@@ -114,22 +116,23 @@ async def send(address: str, workers: int) -> None:
     await asyncio.to_thread(sys.stdin.readline)
     period = float((await ends[0].jumper_hello(worker=f"tcp://{os.getpid()}:0", name="0", node="n", pid=0,
                                                interval=1.0))["period_s"])  # fmt: skip
-    shard = os.urandom(round(period * BYTES_A_SECOND))
+    shard = os.urandom(round(period * BYTES_A_SECOND / SHARDS))
 
     async def pushing(number: int) -> None:
-        offset = 0
+        offsets = [0] * SHARDS
         await asyncio.sleep(random.uniform(0, period))
         while True:
             begin = time.monotonic()
-            answer = await ends[number].jumper_push(
-                run=greetings[number]["run"],
-                segment=f"n.{os.getpid()}.{number}",
-                offset=offset,
-                data=shard,
-                worker=f"tcp://{os.getpid()}:{number}",
-                live=message(number),
-            )
-            offset = answer["ack"]
+            for which, offset in enumerate(offsets):
+                answer = await ends[number].jumper_push(
+                    run=greetings[number]["run"],
+                    segment=f"n.{os.getpid()}.{number}.{which}",
+                    offset=offset,
+                    data=shard,
+                    worker=f"tcp://{os.getpid()}:{number}",
+                    live=message(number),
+                )
+                offsets[which] = answer["ack"]
             await asyncio.sleep(max(0.0, period - (time.monotonic() - begin)))
 
     tasks = [asyncio.create_task(pushing(number)) for number in range(workers)]
@@ -222,7 +225,7 @@ def at_the_scheduler(size: Size) -> Iterator[Row]:
             f"Dask, {workers} workers push {BYTES_A_SECOND} B/s each: CPU of the scheduler, against the same, silent",
             f"{ours:.2f} %", f"{quiet:.2f} %", "", f"{LIMIT_PERCENT} % of a core more", ours - quiet <= LIMIT_PERCENT,
         )  # fmt: skip
-        shards = 2000 if tiny else SHARDS
+        shards = 2000 if tiny else TOTAL
         with program(command("memory", shards)) as (_, out, _):
             first, last = int(out.readline()), int(out.readline())
         grown = (last - first) / 2**20

@@ -39,16 +39,16 @@ async def dask_setup(
     server: Any, interval: float | None, collectors: str | None, reset_peak: bool | None, page: bool | None
 ) -> None:
     """Begin to measure a worker, or all workers of a scheduler; what is not given, Dask's configuration says."""
-    plugin = JumperPlugin(interval, collectors, reset_peak=reset_peak)
-    if isinstance(server, Scheduler):
-        await _on_scheduler(server, plugin, page)
-    elif isinstance(server, Worker):
-        await _on_worker(server, plugin)
-    else:
+    if not isinstance(server, Scheduler | Worker):
         raise click.UsageError(
             f"jumper_dask.preload is for workers and schedulers, not for a {type(server).__name__}: "
             "use --preload, not --preload-nanny"
         )
+    plugin = JumperPlugin(interval, collectors, reset_peak=reset_peak)
+    if isinstance(server, Worker):
+        await _on_worker(server, plugin)
+    else:
+        await _on_scheduler(server, plugin, page)
 
 
 class _Begun(_boot.SchedulerBoot):

@@ -38,6 +38,15 @@ def test_the_page_lists_each_setting_with_its_default() -> None:
     assert {key: yaml.safe_load(value) for key, value in rows.items()} == settings.DEFAULTS["jumper"]
 
 
+def test_the_page_s_environment_of_a_pod_is_what_dask_reads() -> None:
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    given = {entry["name"]: entry["value"] for entry in yaml.safe_load(text)["env"]}
+    found = dask.config.collect_env(given)
+    assert found["distributed"]["worker"]["preload"] == ["jumper_dask.preload"]
+    with dask.config.set(found):
+        assert settings.interval() == 0.5
+
+
 def test_the_plugin_s_defaults_are_the_settings_of_its_process(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("collectors: {}\n")
     chosen = {"interval": "250ms", "reset-peak": False, "collectors": str(tmp_path / "mine.yaml")}

@@ -13,7 +13,7 @@ import jumper_dask
 from jumper.schema.errors import CollectorConfigError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "dask.md"
-WHOLE, REGION = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+WHOLE, REGION, _ = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def test_the_page_s_first_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

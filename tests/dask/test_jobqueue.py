@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from tests.cluster.beds import slurm
 __all__ = ["slurm"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-#: Runs on the login host; each worker is a Slurm job of its own.
-PROGRAM = """
+PAGE = (REPOSITORY / "docs" / "dask.md").read_text()
+(CLUSTER,) = (code for code in re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE) if "SLURM" in code)
+#: Runs on the login host after the page's code; each worker is a Slurm job of its own.
+MEASURE = """
 import socket, sys, time
-import distributed, jumper_dask
-from dask_jobqueue import SLURMCluster
+import jumper_dask
 
 def where(seconds):
     begin = time.thread_time()
@@ -27,26 +29,21 @@ def where(seconds):
         pass
     return socket.gethostname(), time.thread_time() - begin
 
-if __name__ == "__main__":
-    with SLURMCluster(
-        queue="main", cores=1, memory="500MB", interface="eth0", local_directory="/var/tmp", log_directory=sys.argv[2],
-        worker_extra_args=["--preload", "jumper_dask.preload", "--interval", "0.2"],
-        scheduler_options={"dashboard": False},
-    ) as cluster, distributed.Client(cluster) as client:
-        cluster.scale(jobs=3)
-        client.wait_for_workers(3, timeout=120)
-        workers = list(client.scheduler_info(n_workers=-1)["workers"])
-        futures = [client.submit(where, 0.3, key=f"t{i}", workers=[w], pure=False) for i, w in enumerate(workers)]
-        for number, (node, spent) in enumerate(client.gather(futures)):
-            print(f"t{number}", node, spent)
-        jumper_dask.collect(client, sys.argv[1])
+client.wait_for_workers(3, timeout=120)
+workers = list(client.scheduler_info(n_workers=-1)["workers"])
+futures = [client.submit(where, 0.3, key=f"t{i}", workers=[w], pure=False) for i, w in enumerate(workers)]
+for number, (node, spent) in enumerate(client.gather(futures)):
+    print(f"t{number}", node, spent)
+jumper_dask.collect(client, sys.argv[1])
+client.close()
+cluster.close()
 """
 
 
 def test_three_nodes_of_a_slurm_cluster_are_in_one_run_by_name(slurm: Any, tmp_path: Path) -> None:
     pytest.importorskip("dask_jobqueue")
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-c", PROGRAM, tmp_path / "run", tmp_path / "logs"]
+    command = [sys.executable, "-c", CLUSTER + MEASURE, tmp_path / "run"]
     done = slurm.run(*command, env=environment, cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stderr
     said = [line.split() for line in done.stdout.splitlines()]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -16,6 +18,11 @@ import pytest
 import jumper_dask
 
 PRELOAD = ("--preload", "jumper_dask.preload")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "dask.md"
+#: The page's commands: what follows `dask scheduler`, and what follows `dask worker ADDRESS`.
+(COMMANDS,) = (block for block in re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+               if "--preload" in block)  # fmt: skip
+SCHEDULER, WORKER = (shlex.split(line)[skip:] for line, skip in zip(COMMANDS.splitlines(), (2, 3), strict=True))
 
 
 class Processes:
@@ -65,7 +72,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 
 def test_on_a_scheduler_it_measures_all_workers(processes: Processes, kit: Any, tmp_path: Path) -> None:
-    processes.start("scheduler", *PRELOAD, "--interval", "200ms", "--no-reset-peak")
+    processes.start("scheduler", *SCHEDULER)
     for name in ("first", "second"):
         processes.start("worker", "--name", name)
     with processes.client() as client:
@@ -83,7 +90,7 @@ def test_on_a_scheduler_it_measures_all_workers(processes: Processes, kit: Any, 
 def test_on_a_worker_it_measures_that_one_which_may_be_there_before_the_scheduler(
     processes: Processes, kit: Any, tmp_path: Path
 ) -> None:
-    log = processes.start("worker", "--name", "measured", *PRELOAD, "--interval", "0.2")
+    log = processes.start("worker", *WORKER, "--name", "measured")
     processes.start("scheduler")
     processes.start("worker", "--name", "plain", "--no-nanny")
     with processes.client() as client:
@@ -91,6 +98,7 @@ def test_on_a_worker_it_measures_that_one_which_may_be_there_before_the_schedule
         client.gather([client.submit(kit.burn, 0.1, key=name, workers=[name]) for name in ("measured", "plain")])
         run = jumper_dask.collect(client, tmp_path / "run")
     tasks = kit.by_key(run)
+    assert run.info["interval_s"] == 0.2
     assert tasks.cpu_s["measured"] > 0.09, log.read_text()
     assert "unmonitored" in tasks.loc["plain", "flags"]
     assert [each["name"] for each in run.info["coverage"]["missing"]] == ["plain"]
