@@ -15,11 +15,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import NotPossible, Row, Size
-from jumper.analysis.backtest import Attempts, Replay, Trial, replay
+from jumper.analysis.backtest import Attempts, Outcome, Replay, Trial, replay
 
 VARIABLE = "JUMPER_TRACES"
 #: of what may fail at most, learned first; fewest attempts of a group
 MAY_FAIL, LEARN, LEAST = 0.01, 0.3, 34
+#: part of the waste for the highest seen + 5 % that all traces together may waste
+MOST = 0.75
 #: other seeds than those on which the rules were made
 FIRST_SEED = 1000
 
@@ -49,35 +51,37 @@ def traces(size: Size) -> Iterator[Row]:
     files = sorted(Path(folder).glob("*.csv")) if folder else []
     if not files:
         raise NotPossible(f"no traces: {VARIABLE} names no folder with *.csv")
-    totals: list[list[tuple[float, float]]] = []
+    totals: list[list[tuple[Outcome, Outcome]]] = []
     for file in files:
         processes = groups(file)
         found = [replayed(processes, FIRST_SEED + seed) for seed in range(size.seeds)]
-        ours, theirs = [], []
-        for replays in found:
-            ours.append((sum(r.advised.wasted_gb_h for r in replays), sum(r.advised.failed for r in replays)))
-            theirs.append((sum(r.highest.wasted_gb_h for r in replays), sum(r.highest.failed for r in replays)))
-        attempts = sum(r.advised.attempts for r in found[0])
-        totals.append([(a[0], b[0]) for a, b in zip(ours, theirs, strict=True)])
-        ratios = [a / b for a, b in totals[-1]]
-        failed = max(a[1] / attempts for a in ours)
-        yield Row(
-            f"advice on {file.stem.removeprefix('trace_')}, {attempts:,} attempts: GB hours wasted, attempts failed",
-            _spread(ours), _spread(theirs), _range(ratios), "at most 1, 1 % failed",
-            max(ratios) <= 1 and failed <= MAY_FAIL,
-        )  # fmt: skip
-    sums = [(sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)) for pairs in zip(*totals, strict=True)]
-    ratios = [a / b for a, b in sums]
-    yield Row(
-        f"advice on all {len(files)}, {size.seeds} seeds: GB hours wasted", _range([a for a, _ in sums], 0),
-        _range([b for _, b in sums], 0), _range(ratios), "at most 0.75", max(ratios) <= 0.75,
-    )  # fmt: skip
+        pairs = [(_sum([r.advised for r in replays]), _sum([r.highest for r in replays])) for replays in found]
+        totals.append(pairs)
+        often = statistics.mean(ours.failed / ours.attempts for ours, _ in pairs)
+        name = file.stem.removeprefix("trace_")
+        yield _row(f"advice on {name}, {pairs[0][0].attempts:,} attempts", pairs, 1.0, often)
+    pairs = [
+        (_sum([ours for ours, _ in seed]), _sum([theirs for _, theirs in seed])) for seed in zip(*totals, strict=True)
+    ]
+    often = max(ours.failed / ours.attempts for ours, _ in pairs)
+    yield _row(f"advice on all {len(files)}, {size.seeds} seeds", pairs, MOST, often)
 
 
-def _range(values: Sequence[float], digits: int = 2) -> str:
+def _row(figure: str, pairs: list[tuple[Outcome, Outcome]], most: float, often: float) -> Row:
+    """Return waste and failures of the advice against the highest seen + 5 %; the worst seed decides on the waste."""
+    ratios = [ours.wasted_gb_h / theirs.wasted_gb_h for ours, theirs in pairs]
+    texts = [
+        f"{_range([o.wasted_gb_h for o in outcomes])}; {_range([o.failed for o in outcomes])} failed"
+        for outcomes in zip(*pairs, strict=True)
+    ]
+    limit = f"at most {most:g}, {MAY_FAIL:.0%} failed"
+    reached = max(ratios) <= most and often <= MAY_FAIL
+    return Row(f"{figure}: GB hours wasted", texts[0], texts[1], _range(ratios, 2), limit, reached)
+
+
+def _sum(outcomes: list[Outcome]) -> Outcome:
+    return sum(outcomes[1:], outcomes[0])
+
+
+def _range(values: Sequence[float], digits: int = 0) -> str:
     return f"{statistics.mean(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
-def _spread(values: list[tuple[float, int]]) -> str:
-    failed = [failed for _, failed in values]
-    return f"{_range([wasted for wasted, _ in values], 0)}; failed {_range(failed, 0)}"

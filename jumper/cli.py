@@ -210,6 +210,9 @@ def advise(run: Path, form: str, may_fail: float, as_json: bool) -> None:
       jumper advise RUN --format dask
     """
     from jumper import open_run
+    from jumper.report.extra import need
+
+    need("numpy", "pandas")
     from jumper.report import advised
 
     opened = open_run(run)
@@ -218,7 +221,8 @@ def advise(run: Path, form: str, may_fail: float, as_json: bool) -> None:
 
         click.echo(advised.dask_lines(advise_dask(opened)), nl=False)
         return
-    advice = opened.advise(may_fail / 100)
+    with _progress("learning") as progress:
+        advice = opened.advise(may_fail / 100, progress)
     if as_json:
         _print_json(advised.as_json(advice, may_fail / 100))
     elif form == "table":

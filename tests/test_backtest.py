@@ -132,9 +132,7 @@ def test_nothing_that_comes_later_changes_what_was_asked_for() -> None:
 LAWS = {
     "constant": lambda chance, inputs: 5 * GB + chance.normal(0, 0.02, len(inputs)) * GB,
     "line": lambda chance, inputs: GB + 2 * inputs + chance.normal(0, 0.05, len(inputs)) * GB,
-    "steps": lambda chance, inputs: (
-        np.where(inputs < 5.5 * GB, 9, 2) * GB + chance.normal(0, 0.05, len(inputs)) * GB
-    ),
+    "steps": lambda chance, inputs: np.where(inputs < 5.5 * GB, 9, 2) * GB + chance.normal(0, 0.05, len(inputs)) * GB,
 }
 
 

@@ -7,6 +7,7 @@ says why. docs/advice.md explains how the amounts are found.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from jumper.analysis.tables import RunTables, floats, texts, times
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
 
+Progress = Callable[[int, int], None]
 #: Fewest attempts with a sure figure before a group is advised; rules that follow the input need twice as many.
 ENOUGH = 5
 #: Part of a group that a back-test learns from first.
@@ -102,7 +104,7 @@ class _Memory:
         return Attempts(self.used[new], self.hours[new], self.inputs[new], self.asked[new], self.order[new])
 
 
-def advise(tasks: pd.DataFrame, may_fail: float = 0.0) -> list[Advice]:
+def advise(tasks: pd.DataFrame, may_fail: float = 0.0, progress: Progress | None = None) -> list[Advice]:
     """Return advice for each group, the one that saves most first.
 
     Parameters
@@ -112,6 +114,8 @@ def advise(tasks: pd.DataFrame, may_fail: float = 0.0) -> list[Advice]:
     may_fail : float
         Part of all attempts that may fail for lack of memory and be repeated with more. At 0
         no amount lies below what an attempt that succeeded has used.
+    progress : callable, optional
+        Called with (groups done, groups in all).
 
     Examples
     --------
@@ -127,7 +131,11 @@ def advise(tasks: pd.DataFrame, may_fail: float = 0.0) -> list[Advice]:
     known = [name for name in groups if len(memory[name].used) >= ENOUGH]
     rules: dict[str, Rule] = {}
     replays: dict[str, Replay] = {}
-    trials = {name: Trial(memory[name].learned()) for name in known}
+    trials: dict[str, Trial] = {}
+    for name in known:
+        trials[name] = Trial(memory[name].learned())
+        if progress is not None:
+            progress(len(trials), len(known))
     if known:
         counts = [len(trials[name].attempts.used) for name in known]
         scores = [trials[name].scores(count) for name, count in zip(known, counts, strict=True)]

@@ -130,7 +130,7 @@ class Run:
 
         return summarize(self.tasks, by=by)
 
-    def advise(self, may_fail: float = 0.0) -> list[Advice]:
+    def advise(self, may_fail: float = 0.0, progress: Progress | None = None) -> list[Advice]:
         """Return what each group should ask for, the one that saves most first; see docs/advice.md.
 
         Parameters
@@ -138,12 +138,14 @@ class Run:
         may_fail : float
             Part of all attempts that may fail for lack of memory and be repeated with more,
             where that wastes less; 0: none of those that succeeded.
+        progress : callable, optional
+            Called with (groups done, groups in all).
         """
         try:
             from jumper.analysis.advice import advise
         except ImportError as error:
             raise _need("report", error) from error
-        return advise(self.tasks, may_fail)
+        return advise(self.tasks, may_fail, progress)
 
     def compare(self, other: Run, columns: Sequence[str] | None = None) -> Comparison:
         """Return how the groups of another run differ from those of this one.
