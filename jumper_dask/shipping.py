@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -31,6 +32,12 @@ BACK_OFF_S = (1.0, 30.0)
 #: A clock record is written when a better exchange was had, and at least this often (clocks drift), in ns.
 CLOCK_NS = 10_000_000_000
 
+#: The disk gets back what has come home in pieces of this size; the first bytes stay, as they say whose it is.
+RELEASE_BYTES = 1 << 20
+_HEAD_BYTES = 64 << 10
+#: FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE (fallocate(2)).
+_PUNCH_HOLE = 3
+
 Call = Callable[..., Awaitable[Any]]
 Reader = Callable[[int, int], bytes]
 
@@ -52,6 +59,8 @@ class Source:
         self.header = header or {}
         self.segment = path.name.removesuffix(fmt.SUFFIX)
         self.acked = 0
+        self._released = _HEAD_BYTES
+        self._hole: int | None = None
         self.descriptor = descriptor
         self.adopted = descriptor is not None
         if not self.adopted:
@@ -69,6 +78,22 @@ class Source:
             end = fmt.whole_blocks(data)
         return data[:end]
 
+    def release(self) -> None:
+        """Give the disk back what has come home, so that a spool stays small for however long a run goes on.
+
+        The file keeps its size, and what is next in it its offset. Does nothing where the file system cannot.
+        """
+        end = self.acked & ~4095
+        if end - self._released < RELEASE_BYTES:
+            return
+        with contextlib.suppress(OSError, AttributeError):
+            if self._hole is None:
+                self._hole = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            punch = ctypes.CDLL(None).fallocate
+            punch.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+            punch(self._hole, _PUNCH_HOLE, self._released, end - self._released)
+        self._released = end
+
     def _bytes(self, offset: int, size: int) -> bytes:
         try:
             if self._read is not None:
@@ -85,10 +110,11 @@ class Source:
             with contextlib.suppress(OSError):
                 self.path.unlink()
                 beside(self.path).unlink(missing_ok=True)
-        if self.descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.close(self.descriptor)
-            self.descriptor = None
+        for descriptor in (self.descriptor, self._hole):
+            if descriptor is not None:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+        self.descriptor = self._hole = None
         self.own.discard(self.path)
 
 
@@ -181,6 +207,7 @@ class Shipper:
                     left = min(ACK_S, deadline - time.monotonic())
                     if left <= 0 or not await self._push(source, shard, left):
                         return False
+                    await asyncio.to_thread(source.release)
             return True
         finally:
             self._busy.release()

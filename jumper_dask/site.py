@@ -244,6 +244,8 @@ class Site:
             writer.line(_encode(record))
             if position % RECORDS_A_BLOCK == RECORDS_A_BLOCK - 1:
                 writer.flush()
+        # what has come home no longer counts
+        writer.cap_bytes = settings.spool_bytes() + self.shipper.sources[0].acked
         row = self.ledger.account()
         if row is not None:
             writer.row("worker", row)

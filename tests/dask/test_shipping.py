@@ -7,14 +7,17 @@ import os
 import random
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jumper.monitor.segment import SegmentWriter
+from jumper.monitor.segment import SegmentWriter, boot_id
 from jumper_dask import receiving, shipping
-from jumper_dask.running import beside
+from jumper_dask.roster import Roster
+from jumper_dask.running import Slots, beside, last_words, oom_kills
 
 
 @pytest.fixture
@@ -152,3 +155,151 @@ def test_only_segments_of_the_run_whose_writer_is_gone_are_adopted(tmp_path: Pat
     assert not beside(paths[0]).exists()
     writers[1].communicate()
     assert os.path.exists(paths[1])
+
+
+def shipper_of(call: Any, sender: str = "tcp://w") -> shipping.Shipper:
+    return shipping.Shipper(call, "r", sender, lambda record: None)
+
+
+def test_after_a_refusal_the_next_push_waits_longer_each_time_up_to_half_a_minute(writer: Any) -> None:
+    async def refuse(op: str, **arguments: Any) -> Any:
+        raise RuntimeError("whatever an RPC may raise")
+
+    async def waits() -> list[float]:
+        shipper = shipper_of(refuse)
+        shipper.sources.append(shipping.Source(writer.path, read=writer.read))
+        found = []
+        for _ in range(9):
+            await shipper.push()
+            found.append(shipper.due_s - time.monotonic())
+        assert shipper.refused == "RuntimeError: whatever an RPC may raise"
+        return found
+
+    fill(writer, 1)
+    waited = asyncio.run(waits())
+    bounds = [min(30, 2**n) for n in range(9)]
+    assert all(max(1, bound / 2) - 0.5 < wait <= bound for wait, bound in zip(waited, bounds, strict=True)), waited
+
+
+def test_a_thousand_workers_push_at_times_of_their_own(writer: Any, folder: Any) -> None:
+    """At 50 pushes a second in all, no second has many more."""
+
+    async def due(sender: str) -> float:
+        shipper = shipper_of(Scheduler(folder).call, sender)
+        shipper.period_s = 20.0
+        await shipper.push()
+        return shipper.due_s
+
+    async def all_due() -> list[float]:
+        return [await due(f"tcp://10.0.{n // 250}.{n % 250}:{40000 + n}") for n in range(1000)]
+
+    begin = time.monotonic()
+    when = asyncio.run(all_due())
+    assert all(begin + 10 < at < time.monotonic() + 30 for at in when)
+    seconds = [int(at % 20.0) for at in when]
+    assert max(seconds.count(second) for second in range(20)) < 90
+
+
+def test_a_disk_that_does_not_keep_up_refuses_shards_before_they_fill_the_memory(
+    folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "WAITING_BYTES", 3000)
+    gate = threading.Event()
+    put = folder._put
+    monkeypatch.setattr(folder, "_put", lambda *shard: gate.wait(30) and put(*shard))
+
+    async def push() -> tuple[int, list[Any]]:
+        pushes = [asyncio.create_task(folder.put(f"n.{n}.a", 0, b"x" * 1000)) for n in range(10)]
+        done, _ = await asyncio.wait(pushes, return_when=asyncio.FIRST_EXCEPTION)
+        while len(done) < 7:
+            await asyncio.sleep(0)
+            done = {each for each in pushes if each.done()}
+        gate.set()
+        return len(done), await asyncio.gather(*pushes, return_exceptions=True)
+
+    refused, results = asyncio.run(push())
+    assert refused == folder.refused == 7
+    assert results.count(1000) == 3
+    assert folder._waiting == 0
+    assert asyncio.run(folder.put("n.9.a", 0, b"x" * 1000)) == 1000
+
+
+def test_what_came_twice_is_counted_and_written_once(folder: Any) -> None:
+    async def push() -> list[int]:
+        return [await folder.put("n.1.a", offset, data) for offset, data in ((0, b"abcd"), (0, b"abcd"), (2, b"cdef"))]
+
+    assert asyncio.run(push()) == [4, 4, 6]
+    assert folder.duplicates == 2
+    assert (folder.spool / "n.1.a.seg").read_bytes() == b"abcdef"
+    assert asyncio.run(folder.put("n.1.a", 100, b"z")) == 6, "what leaves a hole is asked for again"
+
+
+def test_the_disk_gets_back_what_has_come_home(writer: Any, folder: Any) -> None:
+    fill(writer, 40, 200_000)
+    source = shipping.Source(writer.path, read=writer.read)
+    shipper = shipper_of(Scheduler(folder).call)
+    shipper.sources.append(source)
+    before, size = writer.path.stat().st_blocks, writer.path.stat().st_size
+    whole = writer.path.read_bytes()
+    assert asyncio.run(shipper.drain())
+    after = writer.path.stat()
+    if after.st_blocks == before:
+        pytest.skip("this file system cannot free a part of a file")
+    assert (after.st_size, writer.path.read_bytes()[: 64 << 10]) == (size, whole[: 64 << 10])
+    assert after.st_blocks * 512 < 3 << 20
+    fill(writer, 3)
+    adopter = shipping.Source(writer.path, descriptor=os.open(writer.path, os.O_RDONLY))
+    other = shipper_of(Scheduler(folder).call)
+    other.sources.append(adopter)
+    assert asyncio.run(other.drain())
+    assert (folder.spool / writer.path.name).read_bytes() == whole + writer.path.read_bytes()[size:]
+
+
+def test_a_dead_worker_s_segment_travels_with_its_damage(writer: Any, folder: Any) -> None:
+    """Blocks behind a damaged one are not left behind; the reader skips and counts it."""
+    fill(writer, 5)
+    data = bytearray(writer.path.read_bytes())
+    data[1400] ^= 0xFF
+    writer.path.write_bytes(bytes(data) + b"JMPB torn")
+    shipper = shipper_of(Scheduler(folder).call)
+    shipper.sources.append(shipping.Source(writer.path, descriptor=os.open(writer.path, os.O_RDONLY)))
+    assert asyncio.run(shipper.drain())
+    assert (folder.spool / writer.path.name).read_bytes() == writer.path.read_bytes()
+
+
+def test_a_roster_says_of_each_worker_what_is_missing() -> None:
+    roster = Roster()
+    for name in ("well", "bare", "orderly", "carried", "alone", "gone"):
+        roster.expect(f"tcp://{name}", name)
+    roster.unmonitored("tcp://bare", "ModuleNotFoundError: jumper_dask")
+    for pid, (name, node) in enumerate(
+        {"well": "n1", "orderly": "n1", "carried": "n1", "alone": "n2", "gone": "n1"}.items()
+    ):
+        roster.came(f"tcp://{name}", name, node, pid)
+    roster.goodbye("tcp://orderly", True)
+    for name in ("orderly", "carried", "alone", "gone"):
+        roster.left(f"tcp://{name}")
+    roster.home("n1.2.abcdef")
+    coverage = roster.coverage()
+    assert (coverage["expected"], coverage["came"]) == (6, 5)
+    assert {each["name"]: each["reason"] for each in coverage["missing"]} == {
+        "bare": "ModuleNotFoundError: jumper_dask",
+        "alone": "it ended without a word, and no worker on n2 is left to carry its spool home",
+        "gone": "it ended without a word, and its spool is not on n1 any more",
+    }
+    assert list(roster.measured) == ["tcp://well"]
+
+
+def test_slots_tell_of_what_ran_when_a_process_was_killed(tmp_path: Path) -> None:
+    header = {"worker": "tcp://w", "pid": 7, "boot_id": boot_id(), "oom_kills": oom_kills()}
+    segment = tmp_path / "n1.7.ab.seg"
+    slots = Slots(segment)
+    slots.end(slots.begin("over", "1", "g", 5, 50))
+    slots.begin("('k-é', 0)", "2", "g", 6, 60)
+    slots.begin("x" * 2000, "3", "g", 7, 70)
+    event, record = last_words(segment, header)
+    assert (event["kind"], event["worker"], event["oom_kills"]) == ("adopted", "tcp://w", 0)
+    assert (record["key"], record["attempt_id"], record["mono_ns"], record["pid"]) == ("('k-é', 0)", "2", 6, 7)
+    assert len(list(last_words(segment, {**header, "boot_id": "before"}))) == 1, "another boot, another clock"
+    slots.close(remove=True)
+    assert not beside(segment).exists()

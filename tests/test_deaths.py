@@ -1,0 +1,84 @@
+"""What ended a worker, and what its task had grown to: records in, rows and findings out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from jumper.analysis.deaths import NO_END, ends_of, explain
+from jumper.analysis.findings import deaths
+
+MIB = 1 << 20
+
+
+def event(kind: str, at: int, **more: Any) -> dict[str, Any]:
+    return {"type": "event", "kind": kind, "worker": "tcp://w", "mono_ns": at, **more}
+
+
+JOINED, LEFT = event("worker-joined", 1), event("worker-left", 9)
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "reason", "flags"),
+    [
+        ([], "lost", NO_END, []),
+        ([JOINED], None, "it ran when the run was collected", []),
+        ([JOINED, LEFT], "lost", "its worker tcp://w left while it ran", []),
+        ([LEFT, event("worker-joined", 10)], None, "it ran when the run was collected", []),
+        (
+            [JOINED, LEFT, event("worker-memory", 8, rss_bytes=388 * MIB)],
+            "lost",
+            "its worker tcp://w left while it ran; its nanny ended it when it held 388 MiB",
+            [],
+        ),
+        (
+            [JOINED, LEFT, event("adopted", 3, oom_kills=1), event("adopted", 4, oom_kills=None)],
+            "lost",
+            "its worker tcp://w left while it ran; the kernel's OOM killer struck on its node meanwhile",
+            ["oom"],
+        ),
+        ([JOINED, LEFT, event("adopted", 3, oom_kills=0)], "lost", "its worker tcp://w left while it ran", []),
+    ],
+)
+def test_what_is_known_of_a_worker_s_end_is_in_the_row(events: Any, state: Any, reason: str, flags: list[str]) -> None:
+    row: dict[str, Any] = {"worker": "tcp://w", "state": "lost", "reason": NO_END, "flags": []}
+    explain(row, ends_of(events))
+    assert row == {"worker": "tcp://w", "state": state, "reason": reason, "flags": flags}
+
+
+def test_an_attempt_that_ended_is_left_alone() -> None:
+    row: dict[str, Any] = {"worker": "tcp://w", "state": "done", "reason": None, "flags": []}
+    explain(row, ends_of([JOINED, LEFT]))
+    assert (row["state"], row["reason"]) == ("done", None)
+
+
+def found(**more: Any) -> list[Any]:
+    row = {"key": "k", "group": "g", "worker": "tcp://w", "node": "n1", "state": "lost", "flags": [], "reason": "left"}
+    row |= {"rss_start_bytes": 67 * MIB, "memory_peak_bytes": 390 * MIB, "memory_limit_bytes": 400 * MIB, **more}
+    tables: Any = SimpleNamespace(tasks=pd.DataFrame([row]))
+    return list(deaths(tables))
+
+
+def test_a_finding_says_what_a_task_had_grown_to_when_its_worker_died() -> None:
+    (finding,) = found()
+    assert finding.severity == "high"
+    assert (
+        finding.text
+        == "k had grown from 67.0 MiB to 390 MiB, 98% of the 400 MiB allowed, when worker tcp://w on n1 died."
+    )
+    assert finding.action == "Give it more than 468 MiB, or work in smaller pieces."
+
+
+def test_a_small_task_s_memory_is_not_blamed_unless_the_kernel_or_a_nanny_did() -> None:
+    small = {"memory_peak_bytes": 90 * MIB}
+    assert [f.severity for f in found(**small)] == ["info"]
+    assert [f.severity for f in found(**small, flags=["oom"])] == ["high"]
+    assert [f.severity for f in found(**small, reason="left; its nanny ended it when it held 1 GiB")] == ["high"]
+    assert "all of theirs" in found(flags=["shared"])[0].text
+
+
+def test_nothing_is_said_of_what_was_done_or_never_measured() -> None:
+    assert found(state="done") == found(memory_peak_bytes=None) == []
