@@ -79,15 +79,18 @@ def start(int descriptor):
     return mono, now(CLOCK_THREAD_CPUTIME_ID), counted
 
 
-def stop(int descriptor):
+def stop(int descriptor, int clear):
     cdef int64_t cpu = now(CLOCK_THREAD_CPUTIME_ID)
     cdef int64_t mono = now(CLOCK_MONOTONIC)
-    return mono, cpu, io(descriptor)
+    counted = io(descriptor)
+    return mono, cpu, counted, peak(clear), children()
 
 
-def peak(int clear):
+cpdef peak(int clear):
     cdef rusage usage
     cdef long highest
+    if clear < 0:
+        return None
     getrusage(RUSAGE_THREAD, &usage)
     highest = usage.ru_maxrss
     if write(clear, b"5", 1) != 1:
@@ -96,7 +99,7 @@ def peak(int clear):
     return highest * 1024, usage.ru_maxrss * 1024
 
 
-def children():
+cpdef tuple children():
     cdef rusage usage
     getrusage(RUSAGE_CHILDREN, &usage)
     return (

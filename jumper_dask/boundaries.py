@@ -97,7 +97,8 @@ class Runner:
 
     def __init__(self) -> None:
         self.tid = threading.get_native_id()
-        self.io_file = open_or_none("/proc/thread-self/io", os.O_RDONLY)
+        io_file = open_or_none("/proc/thread-self/io", os.O_RDONLY)
+        self.io_file = -1 if io_file is None else io_file
         self.attempt: Attempt | None = None
         self.spawner: Spawner | None = None
         self.spent_ns = self.began_ns = self.ended_ns = self.beside_ns = self.stopped_ns = 0
@@ -109,28 +110,17 @@ class Runner:
             mono_ns, cpu_ns, _ = counters.start(-1)
             io = self.io
         else:
-            mono_ns, cpu_ns, counted = counters.start(-1 if self.io_file is None else self.io_file)
+            mono_ns, cpu_ns, counted = counters.start(self.io_file)
             if counted is None:
                 return mono_ns, Reading(cpu_ns)
             io = (counted[0], counted[1], counted[2] + counted[4], counted[3])
         return mono_ns, Reading(cpu_ns, *io)
 
-    def stop(self, wrote: int) -> tuple[int, Reading]:
-        """Return the time and what the thread has used now; ``wrote``: characters that it writes before it starts."""
-        mono_ns, cpu_ns, counted = counters.stop(-1 if self.io_file is None else self.io_file)
-        self.stopped_ns = mono_ns
-        if counted is None:
-            self.io = None
-            return mono_ns, Reading(cpu_ns)
-        read, written, read_chars, write_chars, looked = counted
-        self.io = (read, written, read_chars + looked, write_chars + wrote)
-        return mono_ns, Reading(cpu_ns, read, written, read_chars, write_chars)
-
     def close(self) -> None:
         """Close the descriptor."""
-        if self.io_file is not None:
+        if self.io_file >= 0:
             os.close(self.io_file)
-            self.io_file = None
+            self.io_file = -1
 
 
 class Ledger:
@@ -188,11 +178,19 @@ class Ledger:
             return None
         attempt = runner.attempt
         with self._lock:
-            attempt.mono_ns, attempt.end = runner.stop(self.memory.writes)
-            runner.ended_ns = attempt.end.cpu_ns
-            runner.spent_ns += runner.ended_ns - runner.began_ns
-            if self._look(attempt.mono_ns, runner.spawner):
-                runner.io = None
+            mono_ns, cpu_ns, io, marks, reaped = counters.stop(runner.io_file, self.memory.clear)
+            attempt.mono_ns = runner.stopped_ns = mono_ns
+            runner.ended_ns = cpu_ns
+            runner.spent_ns += cpu_ns - runner.began_ns
+            files = self._look(mono_ns, runner.spawner, marks, reaped)
+            if io is None:
+                attempt.end, runner.io = Reading(cpu_ns), None
+            else:
+                read, written, read_chars, write_chars, looked = io
+                attempt.end = Reading(cpu_ns, read, written, read_chars, write_chars)
+                # what was read to learn this, and the character that reset the mark, are no task's
+                wrote = write_chars + (marks is not None)
+                runner.io = None if files else (read, written, read_chars + looked, wrote)
             self._leave(attempt, runner.spawner)
             if not attempt.flags and attempt.mono_ns - attempt.begin_ns > SHORT_NS and self.balance.possible:
                 self._helpers(attempt, runner)
@@ -321,17 +319,23 @@ class Ledger:
         """Say whose coroutine the calling thread runs from now on; None: nobody's."""
         self._local.meter = meter
 
-    def _look(self, mono_ns: int, sure: Spawner | None = None) -> bool:
-        """Take memory and children; return whether the calling thread read files for it."""
+    def _look(
+        self,
+        mono_ns: int,
+        sure: Spawner | None = None,
+        marks: tuple[int, int] | None = None,
+        reaped: tuple[int, int] | None = None,
+    ) -> bool:
+        """Take memory and children, as far as they are not known yet; return whether files were read for it."""
         self._looked_ns = mono_ns
-        peak, self._rss, read = self.memory.look()
+        peak, self._rss, read = self.memory.look() if marks is None else (*marks, False)
         if peak is not None:
             for attempt in self.working:
                 if attempt.hwm_bytes is None or peak > attempt.hwm_bytes:
                     attempt.hwm_bytes = peak
         known = self._known() if self._spawned else []
         self._spawned = bool(known)
-        return self.children.settle(known, sure=sure, boundary=True) or read
+        return self.children.settle(known, sure, True, reaped) or read
 
     def account(self) -> dict[str, int] | None:
         """Return who used the CPU of this process so far: a row of the stream `worker`; None where nobody knows."""

@@ -82,7 +82,13 @@ class Children:
         spawner.unseen += 1
         spawner.fresh = True
 
-    def settle(self, known: Collection[Spawner], sure: Spawner | None = None, boundary: bool = False) -> bool:
+    def settle(
+        self,
+        known: Collection[Spawner],
+        sure: Spawner | None = None,
+        boundary: bool = False,
+        cpu: tuple[int, int] | None = None,
+    ) -> bool:
         """Share out what was added to the ledger since the last look; return whether files were read for it.
 
         Parameters
@@ -93,8 +99,10 @@ class Children:
             One of them that is at no fork now: all that it spawned is listed or reaped.
         boundary : bool
             Whether an attempt begins or ends: I/O is shared out then.
+        cpu : tuple of int, optional
+            What ``counters.children`` returned just now.
         """
-        cpu: tuple[int, int] = counters.children()
+        cpu = cpu or counters.children()
         if cpu == self._cpu and self._io is None and not self._owner and not known:
             return False
         user, system = cpu[0] - self._cpu[0], cpu[1] - self._cpu[1]

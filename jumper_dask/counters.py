@@ -6,11 +6,13 @@ import os
 import resource
 import time
 
-__all__ = ["Moment", "children", "parse", "peak", "start", "stop"]
+__all__ = ["Io", "Moment", "children", "parse", "peak", "start", "stop"]
 
-#: monotonic ns, CPU ns of the calling thread, its I/O: read bytes, write bytes, read chars, write chars,
-#: and how many bytes were read to learn that; None where it is not known
-Moment = tuple[int, int, "tuple[int, int, int, int, int] | None"]
+#: I/O of a thread: read bytes, write bytes, read chars, write chars, and how many bytes were read to learn that;
+#: None where it is not known
+Io = tuple[int, int, int, int, int] | None
+#: monotonic ns, CPU ns of the calling thread, its I/O
+Moment = tuple[int, int, Io]
 
 
 def parse(text: bytes) -> tuple[int, int, int, int]:
@@ -25,7 +27,7 @@ def parse(text: bytes) -> tuple[int, int, int, int]:
     return int(words[9]), int(words[11]), int(words[1]), int(words[3])
 
 
-def _io(descriptor: int) -> tuple[int, int, int, int, int] | None:
+def _io(descriptor: int) -> Io:
     if descriptor < 0:
         return None
     try:
@@ -42,11 +44,12 @@ def start(descriptor: int) -> Moment:
     return mono_ns, time.thread_time_ns(), io
 
 
-def stop(descriptor: int) -> Moment:
-    """Return the calling thread's CPU, then the time, then its I/O."""
+def stop(descriptor: int, clear: int) -> tuple[int, int, Io, tuple[int, int] | None, tuple[int, int]]:
+    """Return the time and the calling thread's CPU, then its I/O, what :func:`peak` and :func:`children` return."""
     cpu_ns = time.thread_time_ns()
     mono_ns = time.monotonic_ns()
-    return mono_ns, cpu_ns, _io(descriptor)
+    io = _io(descriptor)
+    return mono_ns, cpu_ns, io, peak(clear), children()
 
 
 def peak(clear: int) -> tuple[int, int] | None:
@@ -55,8 +58,10 @@ def peak(clear: int) -> tuple[int, int] | None:
     Parameters
     ----------
     clear : int
-        Descriptor of `/proc/self/clear_refs`.
+        Descriptor of `/proc/self/clear_refs`; negative: none.
     """
+    if clear < 0:
+        return None
     highest = resource.getrusage(resource.RUSAGE_THREAD).ru_maxrss
     try:
         os.write(clear, b"5")

@@ -134,9 +134,9 @@ class Memory:
                 self._inherited = mark
 
     @property
-    def writes(self) -> int:
-        """How many characters a look writes: the mark is reset by one."""
-        return 1 if self._clear is not None else 0
+    def clear(self) -> int:
+        """Descriptor by which the mark is reset where that is all that a look takes; else negative."""
+        return self._clear if self._clear is not None and not self._inherited else -1
 
     def look(self) -> tuple[int | None, int | None, bool]:
         """Return (peak since the last look, resident now, whether a file was read for it); bytes, None: not known."""

@@ -37,6 +37,7 @@ class WorkerSide:
         self._ledger: boundaries.Ledger | None = None
         self._slots: dict[Any, int | None] = {}
         self._pid = os.getpid()
+        self._address = worker.address
         self._token = secrets.token_hex(4)
         self._calls = itertools.count(1)
         self._troubled = False
@@ -88,7 +89,7 @@ class WorkerSide:
         if ts is None or ledger is None or self.site is None:
             return
         attempt = self._attempts[key] = boundaries.Attempt(
-            str(key), _compat.run_id(ts), self.worker.address, ts.prefix, self._pid, "dask", span=ts.span_id
+            str(key), _compat.run_id(ts), self._address, ts.prefix, self._pid, "dask", span=ts.span_id
         )
         if ts.dependencies:
             attempt.input_bytes = sum([int(d.nbytes or 0) for d in ts.dependencies])
@@ -113,7 +114,7 @@ class WorkerSide:
             if attempt is None:
                 name, number = str(key), f"{self._token}{next(self._calls):x}"
                 attempt = boundaries.Attempt(
-                    f"{name}-{number}", boundaries.CALL, self.worker.address, name, self._pid, "dask"
+                    f"{name}-{number}", boundaries.CALL, self._address, name, self._pid, "dask"
                 )
             ledger.begin(attempt)
         except Exception as error:  # it would be the task's
@@ -160,7 +161,7 @@ class WorkerSide:
     def running(self) -> list[boundaries.Attempt]:
         """Return the attempts that are at work."""
         _compat.tidy_threads(self.worker)
-        calls = self._ledger.calls(self.worker.address) if self._ledger is not None else []
+        calls = self._ledger.calls(self._address) if self._ledger is not None else []
         return [attempt for attempt in [*list(self._attempts.values()), *calls] if attempt.begin_ns]
 
     async def _flush(self, budget_s: float = 10.0) -> dict[str, Any]:
