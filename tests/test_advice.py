@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jumper.analysis.advice import Advice, advise, advise_dask
+from jumper.analysis.advice import NEWEST, Advice, advise, advise_dask
+from jumper.analysis.sizing import Rule
 from jumper.report import advised
 from tests import made
 
@@ -68,6 +69,12 @@ def test_no_attempt_that_succeeded_would_fail(values: list[float], seed: int, fo
     assert (found.memory.bytes(tasks["input_bytes"].to_numpy(float)) >= used).all()
 
 
+def test_attempts_that_are_too_old_to_learn_from_would_not_fail_either() -> None:
+    found = only(table([8 * GB, *uniform(NEWEST)]))
+    assert found.memory is not None and found.memory_bytes is not None
+    assert 8 * GB <= found.memory_bytes < 9 * GB
+
+
 def evaluated(expression: str, input_bytes: float, attempt: int = 1) -> float:
     """Return what Snakemake would ask for: the expression with its input and attempt."""
     return float(eval(expression, {"input": SimpleNamespace(size_mb=input_bytes / MIB), "attempt": attempt}))
@@ -93,6 +100,12 @@ def test_what_is_printed_asks_for_what_the_rule_says(seed: int, law: str, may_fa
         assert evaluated(again, inputs[0], 1) == evaluated(text, inputs[0])
         assert evaluated(again, inputs[0], 2) * 1e6 >= used[law].max() * 0.98
         assert evaluated(again, inputs[0], 3) == 2 * evaluated(again, inputs[0], 2)
+
+
+@pytest.mark.parametrize("edge", [3_806_483_068, 3_806_483_069, 2**30, 1])
+def test_an_input_at_the_edge_of_a_step_belongs_to_the_next_one(edge: int) -> None:
+    text = advised.mem_mb(Rule("steps", np.array([float(edge)]), np.array([1, 8]) * GB))
+    assert [evaluated(text, edge - 2), evaluated(text, edge)] == [1000, 8000]
 
 
 def test_the_more_attempts_the_nearer_to_the_highest() -> None:

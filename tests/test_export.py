@@ -145,7 +145,8 @@ def test_prometheus_reads_what_names_and_values_are_hostile(tmp_path: Path) -> N
     assert {s.labels["core"] for s in found["jumper_system_core_cpu_seconds"].samples} == {"0", "1"}
     assert "jumper_system_my_total_value" in found and "jumper_system_my_count_value" in found
     assert len(found["jumper_system_net_sent_bytes"].samples) == len(system) - 1
-    assert len(found["jumper_system_net_recv_bytes"].samples) == len(system)
+    text = (tmp_path / "m.txt").read_text()  # the parser drops a second value of one time itself
+    assert text.count("\njumper_system_net_recv_bytes_total{") == len(system)
     assert parsed(made.make(0, samples=False), tmp_path) == {}
 
 
