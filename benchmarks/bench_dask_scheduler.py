@@ -181,8 +181,11 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "benchmarks.bench_dask_scheduler", *map(str, words)]
 
 
-def pushed(workers: int, seconds: float) -> tuple[float, float]:
-    """Return the CPU of a scheduler in per cent of a core while workers push, and while they only are there."""
+def pushed(workers: int, seconds: float, windows: int) -> tuple[float, float]:
+    """Return the CPU of a scheduler in per cent of a core while workers push, and while they only are there.
+
+    Each is the least of some windows: what else a machine does adds to CPU time, and never takes from it.
+    """
     with contextlib.ExitStack() as stack:
         into, out, _ = stack.enter_context(program(command("serve")))
         address = out.readline().decode().strip()
@@ -200,12 +203,12 @@ def pushed(workers: int, seconds: float) -> tuple[float, float]:
         ends = [stack.enter_context(program(command("send", address, workers // SENDERS))) for _ in range(SENDERS)]
         for _, said, _ in ends:
             said.readline()
-        quiet = over()
+        quiet = min(over() for _ in range(windows))
         for told, _, _ in ends:
             told.write(b"\n")
             told.flush()
         time.sleep(min(seconds, 2.0))
-        return over(), quiet
+        return min(over() for _ in range(windows)), quiet
 
 
 def at_the_scheduler(size: Size) -> Iterator[Row]:
@@ -219,10 +222,10 @@ def at_the_scheduler(size: Size) -> Iterator[Row]:
             "Dask, a trivial task, at the scheduler: five transitions, a note, writing it; least of repeats",
             f"{min(us):.1f} us", "", "", f"under {LIMIT_US} us", min(us) < LIMIT_US,
         )  # fmt: skip
-        workers, seconds = (20, 1.5) if tiny else (WORKERS, 40.0)
-        ours, quiet = pushed(workers, seconds)
+        workers, seconds, windows = (20, 1.5, 1) if tiny else (WORKERS, 12.0, 5)
+        ours, quiet = pushed(workers, seconds, windows)
         yield Row(
-            f"Dask, {workers} workers push {BYTES_A_SECOND} B/s each: CPU of the scheduler, against the same, silent",
+            f"Dask, {workers} workers push {BYTES_A_SECOND} B/s each: CPU of the scheduler, least of windows; silent ones",
             f"{ours:.2f} %", f"{quiet:.2f} %", "", f"{LIMIT_PERCENT} % of a core more", ours - quiet <= LIMIT_PERCENT,
         )  # fmt: skip
         shards = 2000 if tiny else TOTAL

@@ -19,8 +19,8 @@ from jumper_dask.live import Live
 from jumper_dask.receiving import RunFolder
 from jumper_dask.roster import Roster
 
-#: All workers together push at most this often, in pushes a second: each costs about half a millisecond of CPU.
-PUSHES_A_SECOND = 25.0
+#: All workers together push at most this often, in pushes a second: each costs one to two ms of a busy core.
+PUSHES_A_SECOND = 15.0
 #: Shards of a worker when its push is due: of its boundaries, and of its samples.
 SHARDS = 2
 #: Shortest time between two pushes of a worker, in seconds.
