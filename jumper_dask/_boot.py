@@ -14,6 +14,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 #: Longest time that a worker waits for its monitor before it takes tasks without one.
 SETUP_S = 20.0
+#: Longest time that a worker waits for its monitor to end: it ships for 3 s, see `jumper_dask.site.TEARDOWN_S`.
+TEARDOWN_S = 10.0
 
 
 def report(server: Any, error: BaseException) -> dict[str, Any]:
@@ -65,7 +67,7 @@ class WorkerBoot(WorkerPlugin):
         side, self.side = self.side, None
         if side is not None:
             vars(self).pop("transition", None)
-            await side.close()
+            await asyncio.wait_for(side.close(), TEARDOWN_S)
 
 
 class SchedulerBoot(SchedulerPlugin):

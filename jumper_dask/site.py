@@ -74,6 +74,7 @@ class Site:
         self._reason: str | None = None
         self._folder: Path | None = None
         self._task: asyncio.Task[None] | None = None
+        self._leaving = False
         self._ready = asyncio.Event()
         self._failure: Exception | None = None
 
@@ -130,10 +131,10 @@ class Site:
             self.sides.remove(side)
             return True  # the others of this process carry it
         self._sites.pop(self.run, None)
+        self._leaving = True
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task], timeout=TEARDOWN_S / 3)
         shipped = False
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._in_thread(self._finish), TEARDOWN_S / 2)
@@ -158,7 +159,7 @@ class Site:
 
     async def _work(self) -> None:
         adopted = time.monotonic()
-        while True:
+        while not self._leaving:  # before Python 3.12 `asyncio.wait_for` may lose a cancellation (cpython#86296)
             await asyncio.sleep(min(self.interval, 1.0))
             now = time.monotonic()
             try:
