@@ -136,7 +136,7 @@ def test_a_scheduler_without_the_package_schedules_on(kit: Any, tmp_path: Path) 
 def test_a_monitor_ends_though_its_cancellation_is_lost(
     kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`asyncio.wait_for` swallows a cancellation that comes as its awaitable ends (cpython#86296): made sure of here."""
+    """`asyncio.wait_for` may swallow a cancellation (cpython#86296); here it always is swallowed."""
 
     async def swallow(self: Any) -> None:
         begin = asyncio.get_running_loop().time()
