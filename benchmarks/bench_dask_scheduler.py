@@ -225,7 +225,7 @@ def at_the_scheduler(size: Size) -> Iterator[Row]:
         workers, seconds, windows = (20, 1.5, 1) if tiny else (WORKERS, 12.0, 5)
         ours, quiet = pushed(workers, seconds, windows)
         yield Row(
-            f"Dask, {workers} workers push {BYTES_A_SECOND} B/s each: CPU of the scheduler, least of windows; silent ones",
+            f"Dask, {workers} workers push {BYTES_A_SECOND} B/s each: scheduler, least of windows; silent ones",
             f"{ours:.2f} %", f"{quiet:.2f} %", "", f"{LIMIT_PERCENT} % of a core more", ours - quiet <= LIMIT_PERCENT,
         )  # fmt: skip
         shards = 2000 if tiny else TOTAL
