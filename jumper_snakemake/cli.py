@@ -61,7 +61,8 @@ def run(interval: float, folder: str | None, benchmark: str, report: str, comman
         sys.exit(127 if isinstance(error.errno, int) and error.errno == 2 else 126)
     ended, _ = launched.wait(lambda _: None)
     if made.path is not None and len(list(made.path.glob("spool/*.seg"))) < 2:
-        _remove(made)  # no job of any Snakemake ran
+        _remove(made)
+        say("nothing measured: no Snakemake ran a job, or not one whose environment has jumper (`jumper doctor`)")
     elif made.path is not None:
         made.close()
         try:
