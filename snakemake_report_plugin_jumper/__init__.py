@@ -27,7 +27,7 @@ ReportSettings = make_dataclass(
 )
 
 
-class Reporter(ReporterBase):
+class Reporter(ReporterBase):  # type: ignore[misc]  # it has no type information
     """Writes the page; Snakemake makes one when the jobs of the workflow are known."""
 
     def render(self) -> None:
