@@ -126,7 +126,7 @@ def test_a_change_beyond_a_limit_is_status_1_and_one_line(folder: Path, jumper: 
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("jumper: compress: wall_s +") and "the limit is wall_s > +10%" in line
-    assert "compress" in done.stdout and "95 % interval" in done.stdout
+    assert "compress" in done.stdout and "95 %" in done.stdout
     document = json.loads(jumper(*command, "--json").stdout)
     assert document["schema"] == 1 and document["broken"] == [line.removeprefix("jumper: ")]
     for condition in ("wall_s > 500%", "memory_peak_bytes > 10%"):

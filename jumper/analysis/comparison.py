@@ -43,7 +43,7 @@ class Difference:
     ratio : float or None
         ``median_b / median_a``; None where one is not known or both are 0, infinite where only the first is 0.
     low, high : float or None
-        95 % interval of the ratio, by bootstrap.
+        95 % interval of the ratio, by bootstrap; None where so few attempts say nothing of it.
     p : float or None
         Two-sided Mann-Whitney test that both come from one distribution.
     """
@@ -62,8 +62,7 @@ class Difference:
     @property
     def sure(self) -> bool | None:
         """Whether chance alone is unlikely; None where so few attempts could not show it at all."""
-        least = 2 / math.comb(self.attempts_a + self.attempts_b, self.attempts_a) if self.p is not None else 1.0
-        return None if self.p is None or least >= SURE else self.p < SURE
+        return self.p < SURE if self.p is not None and _enough(self.attempts_a, self.attempts_b) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +181,11 @@ def _rows(tasks: pd.DataFrame) -> dict[str, Ints]:
     return {str(name): np.asarray(index)[done[index]] for name, index in indices.items()}
 
 
+def _enough(attempts_a: int, attempts_b: int) -> bool:
+    """Return whether the smallest p-value that the test can give is below :data:`SURE`."""
+    return 2 / math.comb(attempts_a + attempts_b, attempts_a) < SURE
+
+
 def _difference(group: str, column: str, a: Floats, b: Floats) -> Difference:
     a, b = np.sort(a[np.isfinite(a)]), np.sort(b[np.isfinite(b)])
     if not len(a) or not len(b):
@@ -192,7 +196,7 @@ def _difference(group: str, column: str, a: Floats, b: Floats) -> Difference:
     chance = np.random.default_rng(_SEED)
     medians = [_medians(values, chance) for values in (a, b)]
     low = high = None
-    if (medians[0] > 0).all():
+    if _enough(len(a), len(b)) and (medians[0] > 0).all():
         low, high = (float(edge) for edge in np.quantile(medians[1] / medians[0], [0.025, 0.975]))
     return Difference(group, column, len(a), len(b), first, second, ratio, low, high, mann_whitney(a, b))
 

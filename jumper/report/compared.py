@@ -64,25 +64,26 @@ class ComparisonTable:
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for head in ("group", "column", "first", "second", "change", "95 % interval", "how sure"):
-            table.add_column(
-                head, justify="left" if head in ("group", "column", "how sure") else "right", overflow="fold"
-            )
-        last = ""
+        table.add_column("", overflow="fold")
+        for head in ("first", "second", "change", "95 %", "attempts", "p"):
+            table.add_column(head, justify="right", no_wrap=True)
+        last = None
         for found in self.comparison.differences:
             if found.median_a is None and found.median_b is None:
                 continue
+            if found.group != last:
+                last = found.group
+                table.add_row(Text(last or "(no name)", style="bold underline"))
             cells = [
-                "" if found.group == last else found.group or "(no name)",
                 found.column,
                 _value(found.column, found.median_a),
                 _value(found.column, found.median_b),
                 _change(found),
-                "" if found.low is None or found.high is None else f"{_percent(found.low)} to {_percent(found.high)}",
-                _sureness(found),
+                _interval(found),
+                f"{found.attempts_a}, {found.attempts_b}",
+                _p(found),
             ]
             table.add_row(*(Text(cell) for cell in cells), style="bold" if found.sure else None)
-            last = found.group
         yield table
         for words, groups in (("first", self.comparison.only_a), ("second", self.comparison.only_b)):
             if groups:
@@ -99,13 +100,21 @@ def _change(found: Difference) -> str:
     return _percent(found.ratio) if math.isfinite(found.ratio) else "from nothing"
 
 
+def _interval(found: Difference) -> str:
+    if found.low is None or found.high is None:
+        return ""
+    return f"{100 * (found.low - 1):+.0f} to {100 * (found.high - 1):+.0f} %"
+
+
+def _p(found: Difference) -> str:
+    if found.p is None or found.sure is None:
+        return "" if found.p is None else "too few"
+    return "< 0.001" if found.p < 0.001 else f"{found.p:.3f}"
+
+
 def _sureness(found: Difference) -> str:
     counts = f"{found.attempts_a} and {found.attempts_b} attempts"
-    if found.p is None:
-        return counts
-    if found.sure is None:
-        return f"{counts}: too few to tell from chance"
-    return f"{counts}, p {'< 0.001' if found.p < 0.001 else f'{found.p:.3f}'}"
+    return f"{counts}: too few to tell from chance" if found.sure is None else f"{counts}, p {_p(found)}"
 
 
 def _value(column: str, value: float | None) -> str:
