@@ -10,7 +10,9 @@ import ctypes
 import importlib
 import importlib.metadata
 import os
+import pkgutil
 import platform
+import re
 import struct
 import subprocess
 import sys
@@ -256,6 +258,58 @@ def spool() -> Check:
     return Check("storage", "spool", "ok", text)
 
 
+def snakemake_way() -> Check:
+    """Which way measures the jobs of the Snakemake that is installed here."""
+    version = _snakemake_version()
+    if version is None:
+        return Check("snakemake", "way", "none", "Snakemake is not installed here")
+    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if found >= (9, 0):
+        return Check("snakemake", "way", "ok", f"{version}: snakemake --logger jumper")
+    if found >= (8, 30):
+        return Check(
+            "snakemake", "way", "ok", f"{version} has no logger plugins: jumper-snakemake run -- snakemake ..."
+        )
+    return Check("snakemake", "way", "missing", f"{version} is older than what we know", "upgrade it to 8.30 or newer")
+
+
+def snakemake_plugins() -> Check:
+    """Whether Snakemake finds our plugins: it walks sys.path, and does not see what an import hook serves."""
+    if _snakemake_version() is None:
+        return Check("snakemake", "plugins", "none", "Snakemake is not installed here")
+    packages = {module.name for module in pkgutil.iter_modules() if module.ispkg}
+    wanted = ("snakemake_logger_plugin_jumper", "snakemake_report_plugin_jumper")
+    lacking = [name for name in wanted if name not in packages]
+    if lacking:
+        return Check(
+            "snakemake", "plugins", "missing", f"not on sys.path: {', '.join(lacking)}",
+            "install jumper-workflows in this environment; a development install with --config-settings "
+            "editable_mode=compat",
+        )  # fmt: skip
+    return Check("snakemake", "plugins", "ok", "--logger jumper, --reporter jumper")
+
+
+def snakemake_hook() -> Check:
+    """Whether each name of Snakemake that ours stand in for is there and as expected."""
+    if _snakemake_version() is None:
+        return Check("snakemake", "hook", "none", "Snakemake is not installed here")
+    from jumper_snakemake.hook import PATCHES, fault_of
+
+    faults = [f"{fault}: {patch.without}" for patch in PATCHES if (fault := fault_of(patch)) is not None]
+    if faults:
+        return Check(
+            "snakemake", "hook", "limited", "; ".join(faults), "upgrade jumper-workflows, or take an older Snakemake"
+        )
+    return Check("snakemake", "hook", "ok", ", ".join(patch.name for patch in PATCHES))
+
+
+def _snakemake_version() -> str | None:
+    try:
+        return importlib.metadata.version("snakemake")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 #: extra -> what it brings
 EXTRAS = {
     "base": ("psutil", "pyyaml", "msgspec", "click", "rich"),
@@ -300,6 +354,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     native_extension, launcher, agent, levels, collectors,
     proc_folder, other_processes, children_files, cpu_clocks, io_file, shared_pages, peak_reset,
     cgroup_files, memory_limit, spool, *(lambda name=name: extra(name) for name in EXTRAS), gpu_library,
+    snakemake_way, snakemake_plugins, snakemake_hook,
 )  # fmt: skip
 
 
