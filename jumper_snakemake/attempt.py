@@ -38,6 +38,7 @@ class Child:
     io_fd: int | None
     watch: Watch | None
     floor_bytes: int
+    tag: str
     until_ns: int | None = None
     ended: Ended | None = None
     most: Most | None = None
@@ -73,6 +74,8 @@ class Attempt:
         self._base: Readings | None = None
         self._end: Readings | None = None
         self._own_most: Most | None = None
+        self._parts: dict[str, int] = {}
+        self._nodes: list[str] = []
         with site.harmless("a job's start"):
             self._join()
 
@@ -91,9 +94,11 @@ class Attempt:
         with self.site.harmless("a job's process"):
             # opened while it lives: a zombie's cannot be, but read
             start_ns, io_fd = time.monotonic_ns(), _open_io(pid)
-            watch = None if self.in_process else self.site.watch(pid, self.tag)
+            elsewhere = self.site.nodes()  # follows what has the tag and is not in the tree
+            watch = None if self.in_process else self.site.watch(pid, self.tag if elsewhere is None else None)
             floor = 0 if own_peak else _own_memory()[1]
-            self.children.append(Child(pid, start_ns, io_fd, watch, floor))
+            self.children.append(Child(pid, start_ns, io_fd, watch, floor, self.tag))
+            self._follow(self.tag)
 
     def belongs(self, pid: int, record: object) -> None:
         """Say which benchmark record a process is measured for; a new one is the next repeat."""
@@ -102,6 +107,8 @@ class Attempt:
             self.children = [child for child in self.children if child not in mine]
             self.next_repeat(record)
             self.children = mine
+            for child in mine:
+                self._follow(child.tag)
         self.record = record
 
     def next_repeat(self, record: object | None) -> None:
@@ -160,6 +167,7 @@ class Attempt:
                 "exit_code": status if error is not None or status is not None else None,
                 "reason": reason_of(status if error is not None else None, error),
                 "flags": ["shared"] if self.in_process and self.shared else [],
+                "nodes": self._nodes or None,
                 **(self._process_cost() if self.in_process else self._children_cost()),
                 **facts,
             }
@@ -220,6 +228,12 @@ class Attempt:
         known = [child.io[name] for child in self.children if name in child.io]
         return sum(known) if known else None
 
+    def _follow(self, tag: str) -> None:
+        """Follow processes with a tag that are not in the tree: on other nodes, or started by the batch system."""
+        nodes = self.site.nodes()
+        if nodes is not None and tag not in self._parts:
+            self._parts[tag] = nodes.begin(str(self.facts["key"]), self.attempt_id, tag)
+
     def _join(self) -> None:
         running = self.site.running
         if running:
@@ -235,6 +249,9 @@ class Attempt:
 
     def _leave(self) -> int:
         self.site.running.discard(self)
+        nodes, parts, self._parts = self.site.nodes() if self._parts else None, self._parts, {}
+        for number in parts.values():
+            self._nodes = nodes.end(number) if nodes is not None else []
         if not self.in_process or self._watch is None:
             return max((c.ended.mono_ns for c in self.children if c.ended is not None), default=time.monotonic_ns())
         stop_ns = time.monotonic_ns()

@@ -13,6 +13,7 @@ from jumper_snakemake.settings import Settings
 if TYPE_CHECKING:
     from jumper.monitor.roots import Most, Roots
     from jumper_snakemake.looks import Looker
+    from jumper_snakemake.multinode import Nodes
 
 #: how often a file system that several hosts share is written to
 SHARED_FLUSH_S = 10.0
@@ -79,6 +80,7 @@ class Site:
         self._engines: list[Roots] = []
         self._lock = threading.RLock()
         self._warned = False
+        self._nodes: Nodes | None = None
         self.running: set[Any] = set()
         self.bodiless: set[str] = set()
         self.looker: Looker | None = None
@@ -102,6 +104,22 @@ class Site:
             if not self._engines:
                 self._new_engine()
 
+    def engine(self) -> Roots:
+        """Return who samples, begun where that was not done yet."""
+        self.ready()
+        return self._engines[0]
+
+    def nodes(self) -> Nodes | None:
+        """Return who follows jobs beyond their own tree of processes, where a batch system starts some of them."""
+        if "SLURM_JOB_ID" not in os.environ or self.settings.multinode != "auto":
+            return None
+        from jumper_snakemake.multinode import Nodes, starts_steps
+
+        with self._lock:
+            if self._nodes is None and starts_steps(os.environ):
+                self._nodes = Nodes(self, os.environ["SLURM_JOB_ID"])
+            return self._nodes
+
     def watch(self, pid: int, tag: str | None = None) -> Watch:
         """Sample the tree of a process from now on."""
         with self._lock:
@@ -115,8 +133,7 @@ class Site:
 
     def note(self, record: Mapping[str, Any]) -> None:
         """Put a record into the run; on disk within an interval."""
-        self.ready()
-        self._engines[0].text(record)
+        self.engine().text(record)
 
     def harmless(self, what: str) -> Harmless:
         """Return a context that turns any failure of ours into one warning; the job goes on."""
@@ -133,6 +150,11 @@ class Site:
 
     def close(self) -> None:
         """End the sampler; safe to call twice."""
+        with self._lock:
+            nodes, self._nodes = self._nodes, None
+        if nodes is not None:
+            with self.harmless("the end of the samples of other nodes"):
+                nodes.close()
         with self._lock:
             engines, self._engines = self._engines, []
         for engine in engines:

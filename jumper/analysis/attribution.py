@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumper.analysis.deaths import NO_END, ends_of, explain
+from jumper.analysis.parts import by_node
 from jumper.analysis.series import Samples, Series
 from jumper.schema.tasks import PART_COLUMNS, TASK_COLUMNS
 from jumper.store.merge import Merged
@@ -42,13 +43,22 @@ class Attempt:
     stop: Row | None = None
 
 
-def attempts_of(records: list[Row]) -> list[Attempt]:
-    """Put the ``task`` records of each (key, attempt id) together; later ones add to earlier ones."""
-    found: dict[tuple[str, str], Attempt] = {}
+def attempts_of(records: list[Row], kind: str = "task") -> list[Attempt]:
+    """Put the records of each attempt together; later ones add to earlier ones.
+
+    Parameters
+    ----------
+    records : list of dict
+    kind : {"task", "part"}
+        Those of attempts, or of what was followed apart from an attempt's own tree, each of these by itself.
+    """
+    found: dict[tuple[str, ...], Attempt] = {}
     for record in records:
-        if record.get("type") != "task" or "key" not in record:
+        if record.get("type") != kind or "key" not in record:
             continue
-        identity = (str(record["key"]), str(record.get("attempt_id", "")))
+        identity: tuple[str, ...] = (str(record["key"]), str(record.get("attempt_id", "")))
+        if kind == "part":
+            identity += (str(record.get("segment")), str(record["roots"][0][:2]))
         attempt = found.setdefault(identity, Attempt())
         flags = sorted({*attempt.facts.get("flags", ()), *record.get("flags", ())})
         # who ran it says most about it; a scheduler's word fills what is left open
@@ -100,7 +110,10 @@ def attribute(merged: Merged, load: Callable[[str], pd.DataFrame]) -> tuple[list
         if r.get("type") == "root" and r.get("memory_limit_bytes") and r.get("pid") is not None
     }
     lives = _lives(merged)
-    rows = [_cost(attempt, merged, samples, limits, lives) for attempt in attempts_of(merged.records)]
+    attempts = attempts_of(merged.records)
+    rows = [_cost(attempt, merged, samples, limits, lives) for attempt in attempts]
+    apart = [_cost(attempt, merged, samples, limits, lives) for attempt in attempts_of(merged.records, "part")]
+    nodes = by_node(rows, apart, [attempt.facts.get("nodes") or () for attempt in attempts])
     ends = ends_of(merged.records)
     for row in rows:
         explain(row, ends)
@@ -110,7 +123,7 @@ def attribute(merged: Merged, load: Callable[[str], pd.DataFrame]) -> tuple[list
     for row in rows:
         counts[row["key"]] = counts.get(row["key"], 0) + 1
         row["attempt"] = row.get("attempt") or counts[row["key"]]
-    parts = [{column.name: row.get(column.name) for column in PART_COLUMNS} for row in rows]
+    parts = [{column.name: part.get(column.name) for column in PART_COLUMNS} for row in rows for part in nodes[id(row)]]
     return rows, parts
 
 

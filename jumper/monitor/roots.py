@@ -52,10 +52,11 @@ class Roots(Protocol):
         """Begin to sample."""
         ...
 
-    def add(self, pid: int, tag: str | None = None) -> int | None:
+    def add(self, pid: int, tag: str | None = None, parents: Collection[int] = ()) -> int | None:
         """Watch the tree of a process; return its number, None where there is no room.
 
-        ``tag`` is a ``NAME=value`` in the environment of processes that belong to it too.
+        ``tag`` is a ``NAME=value`` in the environment of processes that belong to it too;
+        children of ``parents`` belong to it, they themselves do not.
         """
         ...
 
@@ -109,9 +110,9 @@ class PythonRoots:
         assert self._sampling.sampler.process is not None
         self._sampling.sampler.process.target = self._trees
 
-    def add(self, pid: int, tag: str | None = None) -> int | None:
+    def add(self, pid: int, tag: str | None = None, parents: Collection[int] = ()) -> int | None:
         """Watch the tree of a process; return its number."""
-        return self._trees.add(pid, tag)
+        return self._trees.add(pid, tag, parents)
 
     def finish(self, number: int, pid: int) -> Most:
         """Take a last sample of a tree and watch it no more; return the most that it had."""
@@ -156,11 +157,11 @@ class _Trees:
         self._trees: dict[int, tuple[Source, Most]] = {}
         self._next = 0
 
-    def add(self, pid: int, tag: str | None) -> int:
+    def add(self, pid: int, tag: str | None, parents: Collection[int]) -> int:
         own = self._own_cpu_ns if pid == os.getpid() else None
         source: Source
         if os.path.exists("/proc/self/stat"):
-            source = TreeSource(pid, longest_s=self._interval, tag=tag, own_cpu_ns=own)
+            source = TreeSource(pid, longest_s=self._interval, parents=parents, tag=tag, own_cpu_ns=own)
         else:
             from jumper.monitor.metrics.process.psutil import PsutilSource
 

@@ -77,11 +77,11 @@ class NativeRoots:
         self._engine.go()
         threading.Thread(target=self._fetch_now_and_then, name="jumper-rows", daemon=True).start()
 
-    def add(self, pid: int, tag: str | None = None) -> int | None:
+    def add(self, pid: int, tag: str | None = None, parents: Collection[int] = ()) -> int | None:
         """Watch the tree of a process; return its number, None where there is no room."""
         with self._lock:
             self._most[pid] = Most()
-        number = self._engine.add_tree(pid, (), (tag or "").encode())
+        number = self._engine.add_tree(pid, tuple(parents), (tag or "").encode())
         return number if number >= 0 else None
 
     def finish(self, number: int, pid: int) -> Most:

@@ -1,0 +1,209 @@
+"""A job on several nodes of Slurm: which they are, and an agent on each that follows the job's processes there.
+
+The agents are a step of the job that overlaps the others: it takes no CPUs, memory
+or devices from them. All of it happens beside the job, which never waits for it; where
+it cannot be had in time, the job is measured on its own node, and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jumper.utilities import node_name
+from jumper_snakemake.settings import TAG, VARIABLE
+from jumper_snakemake.site import Site
+from jumper_snakemake.steps import Parts
+
+#: how long Slurm may take to grant the step, and the agents to answer at the end of a job
+BUDGET_S = 5.0
+#: how long a question to Slurm may take
+ASK_S = 10.0
+#: of Slurm's variables, those that say which job and cluster it is; the others would shape our step
+_KEPT = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_JWT")
+_LOCAL = 0
+
+
+def starts_steps(environment: Mapping[str, str]) -> bool:
+    """Return whether this is the batch step of a Slurm job: what it starts by `srun` is none of its descendants.
+
+    Source: srun(1), "OUTPUT ENVIRONMENT VARIABLES": each step has a SLURM_STEP_ID.
+
+    Examples
+    --------
+    >>> starts_steps({"SLURM_JOB_ID": "7"}), starts_steps({"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"})
+    (True, False)
+    """
+    return bool(environment.get("SLURM_JOB_ID")) and "SLURM_STEP_ID" not in environment
+
+
+def nodes_of(job: str) -> list[str]:
+    """Return the names of the nodes of a job, as Slurm has them; the job's own environment may hide them.
+
+    Source: scontrol(1), "show job", "show hostnames".
+
+    Raises
+    ------
+    OSError, subprocess.SubprocessError
+        Where there is no answer.
+    """
+    shown = _ask("scontrol", "--oneliner", "show", "job", job)
+    lists = [word.partition("=")[2] for word in shown.split() if word.startswith("NodeList=")]
+    return _ask("scontrol", "show", "hostnames", lists[0]).split() if lists and lists[0] != "(null)" else []
+
+
+def _ask(*command: str) -> str:
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=ASK_S, check=True, stdin=subprocess.DEVNULL
+    ).stdout
+
+
+class Nodes:
+    """The nodes of the job that this process runs in, and who follows its attempts there.
+
+    Parameters
+    ----------
+    site : Site
+        Of this process.
+    job : str
+        Slurm's job id.
+    """
+
+    def __init__(self, site: Site, job: str) -> None:
+        self._site = site
+        self._job = job
+        self._names: list[str] = []
+        self._parts = Parts(site.engine, site.note, site.settings.interval)
+        self._srun: subprocess.Popen[str] | None = None
+        self._waiting: list[dict[str, Any]] = []
+        self._told: dict[str, set[int]] = {}
+        self._change = threading.Condition()
+        self._over = False
+        self._began = time.monotonic()
+        self._count = 0
+        threading.Thread(target=self._parts.run, name="jumper-parts", daemon=True).start()
+        threading.Thread(target=self._start, name="jumper-nodes", daemon=True).start()
+
+    def begin(self, key: str, attempt_id: str, tag: str) -> int:
+        """Follow the processes with a tag; return the number of this part."""
+        with self._change:
+            self._count += 1
+            number = self._count
+        self._parts.begin(number, key, attempt_id, tag)
+        self._send({"cmd": "begin", "number": number, "key": key, "attempt_id": attempt_id, "tag": tag})
+        return number
+
+    def end(self, number: int) -> list[str]:
+        """Follow them no more; return the names of the nodes that the job has."""
+        self._send({"cmd": "end", "number": number})
+        self._parts.end(number)
+        with self._change:
+            until = max(self._began, time.monotonic()) + BUDGET_S if self._told else self._began + BUDGET_S
+            self._change.wait_for(lambda: self._has_ended(number), max(0.0, until - time.monotonic()))
+        return self._names
+
+    def _has_ended(self, number: int) -> bool:
+        if self._over or not self._names:
+            return self._over
+        return sum(number in told for told in self._told.values()) >= len(self._names) - 1
+
+    def close(self) -> None:
+        """End the agents, whose segments are whole then."""
+        self._parts.close()
+        with self._change:
+            self._over = True
+            srun, self._srun = self._srun, None
+        if srun is not None:
+            assert srun.stdin is not None
+            with contextlib.suppress(OSError):
+                srun.stdin.close()
+            try:
+                srun.wait(BUDGET_S)
+            except subprocess.TimeoutExpired:
+                srun.kill()
+                srun.wait()
+
+    def _start(self) -> None:
+        with self._site.harmless("the nodes of a job"):
+            names = nodes_of(self._job)
+            others = [name for name in names if name != node_name()]
+            if len(others) != len(names) - 1:  # this node has another name for Slurm: batch steps run on the first
+                others = names[1:]
+            with self._change:
+                self._names = names
+                if self._over or not others:
+                    self._over = True
+                    self._change.notify_all()
+                    return
+            self._follow(others)
+        with self._change:
+            self._over = True
+            self._change.notify_all()
+
+    def _follow(self, nodes: list[str]) -> None:
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SLURM_", "SRUN_", "SBATCH_")) or name in _KEPT
+        }
+        for name in (VARIABLE, TAG):
+            environment.pop(name, None)
+        command = [
+            "srun", "--overlap", f"--jobid={self._job}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
+            f"--ntasks={len(nodes)}", "--ntasks-per-node=1", "--cpus-per-task=1", "--mem=0", "--gres=none",
+            "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", f"--immediate={BUDGET_S:.0f}", "--quiet",
+            sys.executable, "-P", "-m", "jumper_snakemake.follower",
+        ]  # fmt: skip
+        settings = self._site.settings
+        config = {
+            "run": os.path.basename(settings.run),
+            "spool": os.path.join(settings.run, "spool"),
+            **{name: getattr(settings, name) for name in ("backend", "interval", "levels")},
+        }
+        srun = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        assert srun.stdout is not None
+        with self._change:
+            if self._over:
+                srun.kill()
+            self._srun = srun
+            waiting, self._waiting = self._waiting, []
+            self._write(srun, [config, *waiting])
+        for line in srun.stdout:
+            self._hear(line)
+
+    def _hear(self, line: str) -> None:
+        try:
+            message = json.loads(line)
+            node = str(message["node"])
+        except (ValueError, KeyError, TypeError):
+            return
+        with self._change:
+            told = self._told.setdefault(node, set())
+            if "number" in message:
+                told.add(int(message["number"]))
+            self._change.notify_all()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with self._change:
+            if self._srun is None:
+                self._waiting.append(message)
+            else:
+                self._write(self._srun, [message])
+
+    @staticmethod
+    def _write(srun: subprocess.Popen[str], messages: list[dict[str, Any]]) -> None:
+        assert srun.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            for message in messages:
+                srun.stdin.write(json.dumps(message) + "\n")
+            srun.stdin.flush()
