@@ -367,7 +367,7 @@ def doctor(as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("front_end", type=click.Choice(["dask"]), default="dask", metavar="[dask]")
+@click.argument("front_end", type=click.Choice(["dask", "snakemake"]), default="dask", metavar="[dask|snakemake]")
 @click.option(
     "-o",
     "--output",
@@ -378,7 +378,12 @@ def doctor(as_json: bool) -> None:
     help="Folder for the run and its report.",
 )
 def demo(front_end: str, output: Path) -> None:
-    """Measure a real Dask computation on this machine; leaves a run with report.html in it."""
+    """Measure a real Dask computation or Snakemake workflow on this machine; leaves a run with report.html in it."""
+    if front_end == "snakemake":
+        from jumper_snakemake import demo as workflow
+
+        workflow.run_demo(output, _console())
+        return
     try:
         from jumper_dask.demo import run_demo
     except ModuleNotFoundError as error:

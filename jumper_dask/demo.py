@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import distributed as _distributed
 
-from jumper.schema.errors import MissingExtraError, RunError
+from jumper.schema.errors import MissingExtraError
+from jumper.store.rundir import free_place
 from jumper_dask.client import collect
 from jumper_dask.plugin import JumperPlugin
 
@@ -74,7 +75,7 @@ def run_demo(output: Path | None, console: Console) -> Path:
         with console.status("starting") as status:
             compute(client, batches, Path(scratch), status.update)
             status.update("collecting the run")
-            run = collect(client, _place(base))
+            run = collect(client, free_place(base))
     report = run.report()
     _show(run, report, console)
     return Path(run.path)
@@ -157,14 +158,6 @@ def _check() -> None:
         raise MissingExtraError(
             f"the demo needs {error.name or 'dask.dataframe'}: pip install 'jumper-workflows[dask,report]'"
         ) from error
-
-
-def _place(base: Path) -> Path:
-    for number in range(1, 1000):
-        path = base if number == 1 else base.with_name(f"{base.name}-{number}")
-        if not path.exists() or not any(path.iterdir()):
-            return path
-    raise RunError(f"{base} and its neighbours are taken; give another folder with -o")
 
 
 def _show(run: Any, report: Path, console: Console) -> None:

@@ -37,6 +37,26 @@ def new_run_id(start_ns: int | None = None) -> str:
     return f"{start:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
+def free_place(base: Path) -> Path:
+    """Return the folder, or where something lies in it a neighbour, ``<base>-2`` and so on.
+
+    Raises
+    ------
+    RunError
+        Where all of them are taken.
+
+    Examples
+    --------
+    >>> free_place(Path("/nonexistent/run"))
+    PosixPath('/nonexistent/run')
+    """
+    for number in range(1, 1000):
+        path = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        if not path.exists() or not any(path.iterdir()):
+            return path
+    raise RunError(f"{base} and its neighbours are taken; give another folder with -o")
+
+
 def mask_secrets(command: Sequence[str]) -> list[str]:
     """Return a command line with the values after ``--token``, ``--password``, ``--key`` and the like masked.
 
