@@ -86,7 +86,11 @@ class LogHandler(LogHandlerBase):
         super().close()
 
 
-if os.environ.get("JUMPER_SNAKEMAKE"):
+def _join() -> None:
     from jumper_snakemake.boot import join
 
     join(sys.argv)
+
+
+if os.environ.get("JUMPER_SNAKEMAKE"):
+    _join()

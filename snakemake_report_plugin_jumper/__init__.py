@@ -50,7 +50,11 @@ class Reporter(ReporterBase):  # type: ignore[misc]  # it has no type informatio
             raise WorkflowError(f"--reporter jumper: {error}") from None
 
 
-if os.environ.get("JUMPER_SNAKEMAKE"):
+def _join() -> None:
     from jumper_snakemake.boot import join
 
     join(sys.argv)
+
+
+if os.environ.get("JUMPER_SNAKEMAKE"):
+    _join()
