@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from dask._task_spec import Task
 from distributed.worker_state_machine import TaskState
 
 from benchmarks.measuring import Row, Size, spread
 from jumper.monitor.segment import SegmentWriter
-from jumper_dask import _compat, boundaries
+from jumper_dask import boundaries
 from jumper_dask.readings import counters
 from jumper_dask.running import Slots
+from jumper_dask.shipping import Source
 from jumper_dask.site import Site
 from jumper_dask.worker import WorkerSide
 
@@ -41,7 +43,7 @@ class ThreadPoolExecutor:
 def stand_in() -> Any:
     """A worker as far as boundaries look at it; its one `TaskState` is as warm as the state machine leaves it."""
     task = TaskState("inc")
-    task.run_id, task.prefix, task.annotations = 1, "inc", {}
+    task.run_id, task.prefix, task.annotations, task.run_spec = 1, "inc", {}, Task("inc", int)
     return SimpleNamespace(
         state=SimpleNamespace(tasks={f"inc-{index:032x}": task for index in range(TASKS)}),
         executors={"default": ThreadPoolExecutor()},
@@ -64,6 +66,7 @@ def play(worker: Any, tell: Callable[[str, str, str], None]) -> int:
         tell(key, "ready", "executing")
         with worker.active_threads_lock:
             worker.active_threads[ident] = key
+        task.run_spec({})
         with worker.active_threads_lock:
             del worker.active_threads[ident]
         task.state = "memory"
@@ -80,9 +83,9 @@ def once(reset_peak: bool) -> tuple[float, float]:
     side = WorkerSide(worker, {"interval": 1.0, "collectors": None, "reset_peak": reset_peak})
     side._ledger = boundaries.join(worker, reset_peak)
     site = side.site = Site(side, "bench", side._ledger)
-    _compat.watch_threads(worker, side._begins, side._ends)
     with tempfile.TemporaryDirectory() as folder, SegmentWriter(folder) as writer:
         site._writer, site.slots, site.sides = writer, Slots(writer.path), [side]
+        site.shipper.sources.append(Source(writer.path, read=writer.read))
         gc.freeze()  # the stand-in's own objects are not ours to walk
         measured = play(worker, side.transition) - bare
         begin = time.thread_time_ns()

@@ -20,9 +20,9 @@ def run_id(ts: Any) -> str:
     return str(getattr(ts, "run_id", 0))
 
 
-def is_coroutine(ts: Any) -> bool:
-    """Return whether a task's function is a coroutine that Dask awaits in its event loop."""
-    return bool(getattr(getattr(ts, "run_spec", None), "is_coro", False))
+def is_called(ts: Any) -> bool:
+    """Return whether Dask runs a task by calling its `run_spec`, as it does since that is a `GraphNode` (2024.12)."""
+    return hasattr(ts.run_spec, "is_coro")
 
 
 def in_process(worker: Any, ts: Any) -> bool:
@@ -90,6 +90,14 @@ def unwatch_threads(worker: Any) -> None:
     with worker.active_threads_lock:
         if isinstance(worker.active_threads, ActiveThreads):
             worker.active_threads.begins = worker.active_threads.ends = None
+
+
+def method_name(arguments: tuple[Any, ...]) -> str:
+    """Return ``Class.method`` of a call that was submitted to the executor of actors.
+
+    Its arguments are those of `distributed.worker._run_actor`: function, args, kwargs, execution_state, key, ...
+    """
+    return str(arguments[4]) if len(arguments) > 4 else "actor"
 
 
 def actor_executor(worker: Any) -> Any | None:

@@ -1,7 +1,7 @@
 """The boundaries of tasks: what this process's counters said when each attempt began and when it ended.
 
-Dask notes in `Worker.active_threads` which thread runs which key, from that thread, right before and right after the
-call. There the counters are read. One ledger a process, because peaks and children are the process's.
+The counters are read in the thread that runs an attempt, right before and right after the call. One ledger a process,
+because peaks and children are the process's.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ class WorkerSide:
         self._address = worker.address
         self._token = secrets.token_hex(4)
         self._calls = itertools.count(1)
+        self._by_table: set[Any] = set()  # keys whose boundaries are those of the worker's table of threads
         self._troubled = False
 
     async def start(self) -> None:
@@ -60,7 +61,6 @@ class WorkerSide:
         self.site = await Site.enter(self, greeting["run"], self._ledger)
         self.site.shipper.period_s = float(greeting["period_s"])
         self.worker.handlers["jumper_flush"] = self._flush
-        _compat.watch_threads(self.worker, self._begins, self._ends)
         actors = _compat.actor_executor(self.worker)
         if actors is not None:
             actors.submit = partial(self._call_actor, type(actors).submit, actors)
@@ -78,6 +78,9 @@ class WorkerSide:
         del self._attempts[key]
         if self.site is not None:
             self.site.slots.end(self._slots.pop(key, None))
+        if ts is not None and isinstance(ts.run_spec, (Call, Meter)):
+            ts.run_spec = ts.run_spec.spec
+        self._by_table.discard(key)
         attempt.state, reason = _outcome(ts, start, finish)
         if reason is not None:
             attempt.reason = reason
@@ -98,30 +101,33 @@ class WorkerSide:
         self._slots[key] = self.site.slots.begin(
             attempt.key, attempt.attempt_id, attempt.group, time.monotonic_ns(), time.time_ns()
         )
-        if _compat.is_coroutine(ts):
-            ts.run_spec = Meter(ts.run_spec, attempt, ledger)
-        elif ts.annotations and not _compat.in_process(self.worker, ts):
+        if ts.annotations and not _compat.in_process(self.worker, ts):
             attempt.begin_ns = time.monotonic_ns()
             attempt.flags = ("elsewhere",)
+        elif not _compat.is_called(ts):
+            if not self._by_table:
+                _compat.watch_threads(self.worker, self._begins, self.end)
+            self._by_table.add(key)
+        elif ts.run_spec.is_coro:
+            ts.run_spec = Meter(ts.run_spec, attempt, ledger)
+        else:
+            ts.run_spec = Call(ts.run_spec, attempt, self)
 
     def _begins(self, key: Any) -> None:
-        """Note that the calling thread begins to run a task, or a method of an actor, of which Dask tells no more."""
-        ledger = self._ledger
-        if ledger is None:
-            return
+        """Note that the calling thread runs a key from now on."""
+        if key in self._by_table and (attempt := self._attempts.get(key)) is not None:
+            self.begin(attempt)
+
+    def begin(self, attempt: boundaries.Attempt) -> None:
+        """Note that the calling thread begins an attempt."""
         try:
-            attempt = self._attempts.get(key)
-            if attempt is None:
-                name, number = str(key), f"{self._token}{next(self._calls):x}"
-                attempt = boundaries.Attempt(
-                    f"{name}-{number}", boundaries.CALL, self._address, name, self._pid, "dask"
-                )
-            ledger.begin(attempt)
+            if self._ledger is not None:
+                self._ledger.begin(attempt)
         except Exception as error:  # it would be the task's
             self._trouble(error)
 
-    def _ends(self, state: str = "done", reason: str | None = None) -> None:
-        """Note that the calling thread is through with what it ran."""
+    def end(self, state: str = "done", reason: str | None = None) -> None:
+        """Note that the calling thread is through with what it ran, if that has not been noted."""
         try:
             ended = self._ledger.end() if self._ledger is not None else None
             if ended is not None and ended.attempt_id == boundaries.CALL:
@@ -147,14 +153,19 @@ class WorkerSide:
             self.site.note(attempt)
 
     def _call_actor(self, submit: Any, executor: Any, function: Any, /, *arguments: Any, **keywords: Any) -> Any:
-        """Submit a call of an actor's method: where it raises, Dask does not note its end."""
+        """Submit a call of an actor's method: Dask tells no more of it."""
+        name, number = _compat.method_name(arguments), f"{self._token}{next(self._calls):x}"
+        attempt = boundaries.Attempt(f"{name}-{number}", boundaries.CALL, self._address, name, self._pid, "dask")
 
         def call() -> Any:
+            self.begin(attempt)
             try:
-                return function(*arguments, **keywords)
+                result = function(*arguments, **keywords)
             except BaseException as error:
-                self._ends("failed", f"{type(error).__name__}: {error}"[:300])
+                self.end("failed", f"{type(error).__name__}: {error}"[:300])
                 raise
+            self.end()
+            return result
 
         return submit(executor, call)
 
@@ -183,6 +194,40 @@ class WorkerSide:
         if (actors := _compat.actor_executor(self.worker)) is not None:
             vars(actors).pop("submit", None)
         boundaries.leave(self.worker, self._attempts.values())
+
+
+class Call:
+    """A task's function with the boundaries right around it; it stands in for `TaskState.run_spec`.
+
+    Parameters
+    ----------
+    spec : object
+        What Dask would call.
+    attempt : Attempt
+    side : WorkerSide
+    """
+
+    __slots__ = ("_attempt", "_side", "spec")
+    is_coro = False
+
+    def __init__(self, spec: Any, attempt: boundaries.Attempt, side: WorkerSide) -> None:
+        self.spec = spec
+        self._attempt = attempt
+        self._side = side
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call what Dask would."""
+        self._side.begin(self._attempt)
+        try:
+            return self.spec(*arguments, **keywords)
+        finally:
+            self._side.end()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.spec, name)
+
+    def __repr__(self) -> str:
+        return repr(self.spec)
 
 
 def _outcome(ts: Any, start: str, finish: str) -> tuple[str, str | None]:

@@ -111,21 +111,26 @@ def wait(path: Path) -> None:
         time.sleep(0.01)
 
 
-def process_cpu(dask_worker: Any) -> float:
-    usage = os.times()
-    return usage.children_user + usage.children_system + time.process_time()
+def cpu_of(client: Any) -> float:
+    """Return the CPU of the one worker's process; it had no children."""
+    (used,) = client.run(time.process_time).values()
+    return float(used)
 
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture(scope="module")
-def measured(kit_module: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, float], float]:
-    """A run with every kind once, what each said itself, and the CPU of the worker's process meanwhile."""
+def measured(
+    kit_module: Any, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Any, dict[str, float], tuple[float, float]]:
+    """A run with every kind once, what each said itself, and bounds of the CPU of the worker's process meanwhile."""
     folder = tmp_path_factory.mktemp("kinds")
     said: dict[str, float] = {}
-    with kit_module.cluster(threads=2) as client:
-        before = client.run(process_cpu)
+    with kit_module.cluster(threads=2, plugin=False) as client:
+        started = cpu_of(client)
+        client.register_plugin(jumper_dask.JumperPlugin(interval=0.2))
+        before = cpu_of(client)
         together = {
             "coroutine": client.submit(coroutine, 0.8, key="coroutine"),
             "waits": client.submit(waits, 0.5, key="waits"),
@@ -150,15 +155,17 @@ def measured(kit_module: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
         ended.touch()
         wait(ended.with_suffix(".cpu"))
         with dask.annotate(color="blue"), distributed.span("colors") as span:
-            client.gather(client.map(burn, [0.001, 0.002], key=["mapped-1", "mapped-2"]))
+            shorts = client.map(burn, [0.001] * 10, key=[f"mapped-{n}" for n in range(10)])
+            said.update(zip((f"mapped-{n}" for n in range(10)), client.gather(shorts), strict=True))
         deadline = time.monotonic() + DEADLINE_S
         while any(client.run(lambda dask_worker: dask_worker.active_threads).values()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
+        least = cpu_of(client) - before
         run = jumper_dask.collect(client, folder / "run")
-        after = client.run(process_cpu)
+        most = cpu_of(client) - started
     said["span"] = span  # type: ignore[assignment]
-    return run, said, sum(after.values()) - sum(before.values())
+    return run, said, (least, most)
 
 
 def row(run: Any, key: str) -> Any:
@@ -208,29 +215,30 @@ def test_a_cancelled_task_that_goes_on_has_all_that_it_used(measured: Any) -> No
 
 def test_span_annotations_group_and_layer_are_columns(measured: Any) -> None:
     run, said, _ = measured
-    for key in ("mapped-1", "mapped-2"):
+    for key in ("mapped-1", "mapped-9"):
         mapped = row(run, key)
         assert mapped.span == said["span"]
         assert '"color":"blue"' in mapped.annotations.replace(" ", "")
         assert mapped.group == "mapped" and mapped.layer
 
 
-def test_short_tasks_have_no_more_cpu_than_wall_time(measured: Any) -> None:
-    tasks = measured[0].tasks.query("state == 'done' and key != 'helpers'")
-    assert (tasks.cpu_s <= tasks.wall_s).all()
-    short = row(measured[0], "mapped-1")
-    assert 0.001 <= short.cpu_s < 0.0015
+def test_short_tasks_have_no_more_cpu_than_wall_time_and_hardly_more_than_they_used(measured: Any) -> None:
+    run, said, _ = measured
+    tasks = run.tasks.query("state == 'done' and key != 'helpers'")
+    assert (tasks.cpu_s <= tasks.wall_s).all(), tasks[["key", "cpu_s", "wall_s"]]
+    around = [row(run, key).cpu_s - said[key] for key in (f"mapped-{n}" for n in range(10))]
+    assert min(around) > 0 and sorted(around)[5] < 0.0001, around
 
 
 def test_the_parts_of_the_process_add_up_to_its_cpu(measured: Any) -> None:
-    run, _, truth = measured
+    run, _, (least, most) = measured
     rows = run.samples("worker")
     parts = [c for c in rows if c.startswith("cpu_") and c != "cpu_ns"]
     assert len(parts) == 6
     assert (rows[parts].sum(axis=1) == rows.cpu_ns).all()
-    first, last = rows.iloc[0], rows.iloc[-1]
-    assert (last.cpu_ns - first.cpu_ns) / 1e9 == pytest.approx(truth, rel=0.05)
-    assert last.cpu_unattributed_ns < 0.01 * last.cpu_ns
+    last = rows.iloc[-1]
+    assert least <= last.cpu_ns / 1e9 <= most
+    assert last.cpu_unattributed_ns < 0.01 * last.cpu_ns, rows[["time_ns", *parts]]
     assert last.cpu_tasks_ns / 1e9 == pytest.approx(run.tasks.cpu_s.sum(), rel=0.01)
 
 
@@ -270,6 +278,32 @@ def test_what_another_process_runs_has_no_cpu_rather_than_ours(kit: Any, tmp_pat
     there = row(run, "elsewhere")
     assert there.wall_s >= 0.3 and "elsewhere" in there["flags"]
     assert there[["cpu_s", "read_chars", "memory_peak_bytes"]].isna().all()
+
+
+def test_where_dask_does_not_call_its_specification_the_table_of_threads_tells(kit: Any, tmp_path: Path) -> None:
+    """As before Dask 2024.12; a task that runs when it is measured first is left alone."""
+    ended = tmp_path / "ended"
+    with kit.cluster(threads=2, plugin=False) as client:
+        first = client.submit(runs_until, str(ended), key="first")
+        wait(ended.with_suffix(".runs"))
+        client.run(table_only)
+        client.register_plugin(jumper_dask.JumperPlugin(interval=0.2))
+        used = [client.submit(burn, 0.2, key=f"burn-{n}").result() for n in range(2)]
+        ended.touch()
+        first.result()
+        deadline = time.monotonic() + DEADLINE_S
+        while any(client.run(lambda dask_worker: dask_worker.active_threads).values()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        run = jumper_dask.collect(client, tmp_path / "run")
+    for number, truth in enumerate(used):
+        assert near(row(run, f"burn-{number}").cpu_s, truth) and row(run, f"burn-{number}").thread > 0
+
+
+def table_only() -> None:
+    from jumper_dask import _compat
+
+    _compat.is_called = lambda ts: False  # type: ignore[assignment]
 
 
 def test_stolen_tasks_have_one_row_where_they_ran(kit: Any, tmp_path: Path) -> None:
