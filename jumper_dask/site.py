@@ -9,6 +9,7 @@ import os
 import resource
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -71,9 +72,10 @@ class Site:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jumper-spool")
         self._writer: SegmentWriter | None = None
         self._agent: Sampling | None = None
-        self._reason: str | None = None
+        self._trouble: str | None = None
         self._folder: Path | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._adopted_s = time.monotonic()
         self._leaving = False
         self._ready = asyncio.Event()
         self._failure: Exception | None = None
@@ -89,7 +91,9 @@ class Site:
                 await site._in_thread(site._open)
                 with contextlib.suppress(OSError, TimeoutError, TypeError):  # the next pushes tell the time, too
                     await site.shipper.exchange(EXCHANGES)
-                site._task = asyncio.create_task(site._work())
+                # apart, so that what was noted is on disk within an interval, however long the scheduler takes
+                steps = (partial(site._in_thread, site._write), site._ship)
+                site._tasks = [asyncio.create_task(site._always(step)) for step in steps]
             except Exception as error:
                 site._failure = error
                 del cls._sites[run]
@@ -132,9 +136,10 @@ class Site:
             return True  # the others of this process carry it
         self._sites.pop(self.run, None)
         self._leaving = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task], timeout=TEARDOWN_S / 3)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=TEARDOWN_S / 3)
         shipped = False
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._in_thread(self._finish), TEARDOWN_S / 2)
@@ -157,21 +162,26 @@ class Site:
         cpu_ns = time.process_time_ns() + round((waited.ru_utime + waited.ru_stime) * 1e9)
         return self.totals.message(cpu_ns, self.ledger.memory.rss() or 0, _cpu_of(self._agent))
 
-    async def _work(self) -> None:
-        adopted = time.monotonic()
+    async def _always(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Take a step each interval, whether the one before failed or not."""
         while not self._leaving:  # before Python 3.12 `asyncio.wait_for` may lose a cancellation (cpython#86296)
             await asyncio.sleep(min(self.interval, 1.0))
-            now = time.monotonic()
             try:
-                await self._in_thread(self._write)
-                if now - adopted >= ADOPT_S:
-                    adopted = now
-                    await self._in_thread(self._adopt)
-                if now >= self.shipper.due_s:
-                    await self.shipper.push()
-                    await self._adopted_home()
+                await step()
             except Exception as error:
-                self._reason = repr(error)
+                if (said := f"{type(error).__name__}: {error}") != self._trouble:
+                    self._trouble = said
+                    self.event("monitor-trouble", said)
+
+    async def _ship(self) -> None:
+        """Adopt what dead workers left, and push, where it is time to."""
+        now = time.monotonic()
+        if now - self._adopted_s >= ADOPT_S:
+            self._adopted_s = now
+            await self._in_thread(self._adopt)
+        if now >= self.shipper.due_s:
+            await self.shipper.push()
+            await self._adopted_home()
 
     def _open(self) -> None:
         self._folder = folder = spool_folder()

@@ -127,13 +127,12 @@ def attribute(merged: Merged, load: Callable[[str], pd.DataFrame]) -> tuple[list
     return rows, parts
 
 
-def _lives(merged: Merged) -> dict[tuple[str, str, int], int]:
-    """Return until when each process wrote: (node, boot id, pid) -> monotonic ns of its last block."""
-    lives: dict[tuple[str, str, int], int] = {}
+def _lives(merged: Merged) -> dict[object, int]:
+    """Return until when each process wrote, in monotonic ns: by worker, whose pids may come again, else by process."""
+    lives: dict[object, int] = {}
     for name, state in merged.segments.items():
-        if name in merged.ends and state.get("pid") is not None:
-            process = (str(state["node"]), str(state["boot"]), int(state["pid"]))
-            lives[process] = max(lives.get(process, 0), merged.ends[name])
+        who = state.get("worker") or (str(state["boot"]), state.get("node"), state.get("pid"))
+        lives[who] = max(lives.get(who, 0), merged.ends.get(name, 0))
     return lives
 
 
@@ -142,7 +141,7 @@ def _cost(
     merged: Merged,
     samples: Samples,
     limits: Mapping[tuple[str, int], int],
-    lives: Mapping[tuple[str, str, int], int],
+    lives: Mapping[object, int],
 ) -> Row:
     facts = attempt.facts
     row: Row = {name: facts.get(name) for name in _KNOWN}
@@ -158,8 +157,7 @@ def _cost(
     life = 0
     if start is not None:
         life = merged.ends.get(str(start.get("segment")), 0) if start.get("witness") is None else 0
-        life = max(life, lives.get((str(node), str(boot), int(pid or 0)), 0))
-        life = max(life, int(series.mono[-1]) if series is not None and len(series.mono) else 0)
+        life = max(life, lives.get(facts.get("worker"), 0) or lives.get((str(boot), node, pid), 0))
     window = _place(row, facts, start, stop, merged, local, life)
     if local and facts.get("roots"):
         series = samples.trees(str(node), str(boot), facts["roots"])

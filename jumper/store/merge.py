@@ -122,6 +122,7 @@ def merge_segments(
             "node": host[0],
             "boot": host[1],
             "pid": text.header.get("pid"),
+            "worker": text.header.get("worker"),
             **_placed(clock, text),
             "joined": sum(texts[other].size for other in joined.get(path.stem, [])),
         }

@@ -64,16 +64,16 @@ class Farm:
         self.client(WORK, address=self.address)
         self.kept = Kept(Path(os.environ["JUMPER_SPOOL"]), folder / "kept")
 
-    def start(self, host: str, module: str, *words: object, before: str = "") -> Any:
-        command = f"{before} exec {sys.executable} -m {module} {' '.join(map(str, words))}"
-        return self.bed.start(host, "bash", "-c", command, env=self.environment, stdout=self._log, stderr=self._log)
+    def start(self, host: str, module: str, *words: object) -> Any:
+        command = (sys.executable, "-m", module, *words)
+        return self.bed.start(host, *command, env=self.environment, stdout=self._log, stderr=self._log)
 
-    def worker(self, host: str, name: str, *words: object, nanny: bool = True, before: str = "") -> Any:
+    def worker(self, host: str, name: str, *words: object, nanny: bool = True) -> Any:
         """Start a worker of one thread."""
         # a task asks for its worker by a resource: by a name it would wait for the address that is gone
         where = ["--name", name, "--resources", f"{name}=1", "--local-directory", self.folder / "local"]
         words = (self.address, "--nthreads", 1, "--no-dashboard", "--nanny" if nanny else "--no-nanny", *where, *words)
-        return self.start(host, "distributed.cli.dask_worker", *words, before=before)
+        return self.start(host, "distributed.cli.dask_worker", *words)
 
     def wait(self, workers: int) -> None:
         self.client("client.wait_for_workers(workers, timeout=90)", workers=workers)

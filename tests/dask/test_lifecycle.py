@@ -7,6 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,26 @@ def test_a_monitor_ends_though_its_cancellation_is_lost(
         assert not site.Site._sites
         run = jumper_dask.collect(client, tmp_path / "run")
     assert set(run.tasks.state) == {"done"}
+
+
+def test_starts_are_on_disk_though_the_scheduler_does_not_answer(
+    kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, asked = asyncio.Event(), threading.Event()
+    drain = shipping.Shipper.drain
+
+    async def silent(self: Any, budget_s: float = 30.0) -> bool:
+        asked.set()
+        await answer.wait()
+        return bool(await drain(self, budget_s))
+
+    monkeypatch.setattr(shipping.Shipper, "drain", silent)
+    gate = str(tmp_path / "gate")
+    spool = Path(os.environ["JUMPER_SPOOL"])
+    with kit.cluster(workers=1, threads=1, processes=False, interval=0.05) as client:
+        assert asked.wait(60)
+        future = client.submit(kit.wait_for, gate, 60, key="waits")
+        until(lambda: any(b'"waits"' in path.read_bytes() for path in spool.glob("jumper-*/*.seg")), 20)
+        Path(gate).touch()
+        future.result()
+        client.loop.add_callback(answer.set)
