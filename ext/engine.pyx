@@ -56,6 +56,9 @@ cdef extern from "native/engine.h" nogil:
     int engine_add_tree(engine *, int, const int *, int, const char *)
     int engine_add_owner(engine *, int, unsigned, const char *)
     void engine_remove(engine *, int)
+    enum:
+        MOST_WIDTH
+    bint engine_finish(engine *, int, int64_t *)
     void engine_exclude(engine *, int)
     void engine_node(engine *, bint)
     void engine_go(engine *)
@@ -186,6 +189,13 @@ cdef class Engine:
     def remove(self, int number):
         with nogil:
             engine_remove(self._engine, number)
+
+    def finish(self, int number):
+        cdef int64_t[5] most
+        cdef bint known
+        with nogil:
+            known = engine_finish(self._engine, number, most)
+        return tuple([most[i] for i in range(MOST_WIDTH)]) if known else None
 
     def exclude(self, int pid):
         with nogil:

@@ -22,14 +22,13 @@ SHARED_FLUSH_S = 10.0
 class Watch:
     """The tree of one process being sampled."""
 
-    def __init__(self, engine: Roots, number: int, pid: int) -> None:
+    def __init__(self, engine: Roots, number: int) -> None:
         self._engine = engine
         self._number = number
-        self._pid = pid
 
     def finish(self) -> Most:
         """Take the last sample; return the most that the tree had."""
-        return self._engine.finish(self._number, self._pid)
+        return self._engine.finish(self._number)
 
     def sampler_cpu_ns(self) -> int:
         """Return what the sampler has used until now."""
@@ -125,11 +124,11 @@ class Site:
         with self._lock:
             for engine in self._engines:
                 if (number := engine.add(pid, tag)) is not None:
-                    return Watch(engine, number, pid)
+                    return Watch(engine, number)
             engine = self._new_engine()  # the first one, or the others are full
             number = engine.add(pid, tag)
         assert number is not None
-        return Watch(engine, number, pid)
+        return Watch(engine, number)
 
     def note(self, record: Mapping[str, Any]) -> None:
         """Put a record into the run; on disk within an interval."""

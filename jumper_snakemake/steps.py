@@ -56,7 +56,7 @@ class Step:
     def end(self) -> dict[str, Any]:
         """Watch it no more; return what belongs into its record."""
         if self.number is not None:
-            self._engine.finish(self.number, self.pid)
+            self._engine.finish(self.number)
         user, system = self.reaped
         known = {"rusage": {"cpu_user_ns": user, "cpu_system_ns": system}} if user + system else {}
         return {"roots": [[self.pid, self.start_ns, time.monotonic_ns()]], **known}

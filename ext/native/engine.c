@@ -50,6 +50,8 @@ static int add_set(struct engine *engine, struct set *wanted)
     struct set *set = &engine->sets[bit];
     *set = *wanted;
     set->bit = bit;
+    for (int i = 0; i < MOST_WIDTH; i++)
+        set->most[i] = UNKNOWN;
     set->longest_step = engine->settings.interval_ns;
     engine->alive[bit] = true;
     if (set->kind == TREE) {
@@ -84,6 +86,18 @@ static void remove_set(struct engine *engine, int bit)
     engine->alive[bit] = false;
 }
 
+static void finish_set(struct engine *engine, struct request *request)
+{
+    request->result = -1;
+    for (size_t i = 0; i < engine->used_count && request->result < 0; i++)
+        if (engine->used[i]->bit == request->number) {
+            take_row(engine, engine->used[i]);
+            memcpy(request->most, engine->used[i]->most, sizeof request->most);
+            remove_set(engine, request->number);
+            request->result = 0;
+        }
+}
+
 /* Under the lock. */
 static void obey(struct engine *engine, int64_t *due)
 {
@@ -94,6 +108,9 @@ static void obey(struct engine *engine, int64_t *due)
         break;
     case REMOVE:
         remove_set(engine, request->number);
+        break;
+    case FINISH:
+        finish_set(engine, request);
         break;
     case EXCLUDE:
         if (engine->forks.exclude_count < MOST_EXCLUDED)

@@ -49,6 +49,8 @@ int engine_add_tree(struct engine *engine, int pid, const int *parents, int pare
 /* Watch what a user owns (stream user), or of it what has a tag in its environment (stream slurm). */
 int engine_add_owner(struct engine *engine, int stream, unsigned uid, const char *tag);
 void engine_remove(struct engine *engine, int set);
+/* Take a last row of a set and watch it no more; `most` is the most that it had. False where it was not watched. */
+bool engine_finish(struct engine *engine, int set, int64_t most[MOST_WIDTH]);
 void engine_exclude(struct engine *engine, int pid);
 /* Take the level `system` or not, from the next tick on. */
 void engine_node(struct engine *engine, bool wanted);

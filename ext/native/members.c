@@ -282,6 +282,9 @@ void set_take(struct set *set, struct reading *out)
     out->lost = set->lost_cpu;
     out->seen = set->seen;
     out->processes = (int64_t)set->count;
+    const int64_t now[MOST_WIDTH] = {out->total[0], out->rss_peak, out->used_peak, out->pss, out->hwm_max};
+    for (int i = 0; i < MOST_WIDTH; i++)
+        set->most[i] = larger(set->most[i], now[i]);
     set->rss_peak = set->used_peak = set->hwm_dead = set->hwm_max_dead = 0;
 }
 

@@ -5,6 +5,9 @@
 #include "process.h"
 
 enum set_kind { TREE, OWNER };
+/* The most that a set had: CPU in ns; RSS, memory, PSS, the largest mark of a single process in bytes; UNKNOWN where
+ * nothing was seen. */
+enum most { MOST_CPU, MOST_RSS, MOST_USED, MOST_PSS, MOST_HWM, MOST_WIDTH };
 enum { MOST_SETS = 64, MOST_EXCLUDED = 16, MOST_TAG = 256 };
 
 struct member {
@@ -41,6 +44,7 @@ struct set {
     int64_t carry[WIDTH], last[WIDTH], lost_cpu;
     int64_t rss_peak, used_peak, hwm_dead, hwm_max_dead, seen_faults, orphan_faults, seen;
     bool io_known, measured, unsorted;
+    int64_t most[MOST_WIDTH]; /* over its whole time */
 };
 
 /* Become a member; false where it is one already or there is no memory. */

@@ -13,7 +13,7 @@
 
 static bool ours(const struct engine *engine) { return engine->started && engine->owner == getpid(); }
 
-static int ask(struct engine *engine, const struct request *request)
+static int ask(struct engine *engine, struct request *request)
 {
     int result = -1;
     if (!ours(engine))
@@ -30,6 +30,7 @@ static int ask(struct engine *engine, const struct request *request)
         while (!engine->done && !engine->ended)
             pthread_cond_wait(&engine->answered, &engine->lock);
         result = engine->done ? engine->request.result : -1;
+        memcpy(request->most, engine->request.most, sizeof request->most);
         engine->asking = false;
         pthread_cond_broadcast(&engine->answered);
     }
@@ -139,6 +140,14 @@ int engine_add_owner(struct engine *engine, int stream, unsigned uid, const char
 void engine_remove(struct engine *engine, int set)
 {
     ask(engine, &(struct request){.kind = REMOVE, .number = set});
+}
+
+bool engine_finish(struct engine *engine, int set, int64_t most[MOST_WIDTH])
+{
+    struct request request = {.kind = FINISH, .number = set};
+    bool done = ask(engine, &request) == 0;
+    memcpy(most, request.most, sizeof request.most);
+    return done;
 }
 
 void engine_node(struct engine *engine, bool wanted)

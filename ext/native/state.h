@@ -9,12 +9,13 @@
 #include "engine.h"
 #include "rows.h"
 
-enum request_kind { NONE, ADD, REMOVE, EXCLUDE, GO, TICK, FLUSH, STOP };
+enum request_kind { NONE, ADD, REMOVE, FINISH, EXCLUDE, GO, TICK, FLUSH, STOP };
 
 struct request {
     enum request_kind kind;
     struct set set;
     int number, result;
+    int64_t most[MOST_WIDTH]; /* FINISH: what is answered */
 };
 
 struct engine {
@@ -53,6 +54,8 @@ struct engine {
 void *engine_thread(void *engine);
 /* Take one tick. Under the lock, like all that touches the sets. */
 void take_tick(struct engine *engine);
+/* Take a row of one set, outside of the ticks. Under the lock. */
+void take_row(struct engine *engine, struct set *set);
 /* Look for new processes and read the young; returns when to look again. Under the lock. */
 int64_t look_around(struct engine *engine);
 /* Write what is held, at once or when it is due. Under the lock. */

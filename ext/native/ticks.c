@@ -218,6 +218,25 @@ void take_tick(struct engine *engine)
     engine->own_cpu += thread_cpu_ns() - began;
 }
 
+/* Under the lock. */
+void take_row(struct engine *engine, struct set *set)
+{
+    int64_t began = thread_cpu_ns(), mono = now_ns();
+    forks_look(&engine->forks, &engine->table, engine->used, engine->used_count, mono);
+    for (size_t i = 0; i < set->count; i++) {
+        struct process *process = set->members[i].process;
+        process->gone = process->gone || !process_read(&engine->table, process, mono, true);
+    }
+    set_settle(set);
+    struct reading reading;
+    set_take(set, &reading);
+    size_t rows = engine->rows[set->stream].count;
+    int64_t inside = engine->settings.in_target ? engine->own_cpu + sharing_cpu_ns(&engine->sharing) : 0;
+    rows_add_set(engine->rows, set, &reading, mono, inside);
+    extend(engine, set->stream, set, rows);
+    engine->own_cpu += thread_cpu_ns() - began;
+}
+
 /* Look for new processes and read the young; returns when to look again. */
 int64_t look_around(struct engine *engine)
 {

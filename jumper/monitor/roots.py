@@ -60,7 +60,7 @@ class Roots(Protocol):
         """
         ...
 
-    def finish(self, number: int, pid: int) -> Most:
+    def finish(self, number: int) -> Most:
         """Take a last sample of a tree and watch it no more; return the most that it had."""
         ...
 
@@ -114,7 +114,7 @@ class PythonRoots:
         """Watch the tree of a process; return its number."""
         return self._trees.add(pid, tag, parents)
 
-    def finish(self, number: int, pid: int) -> Most:
+    def finish(self, number: int) -> Most:
         """Take a last sample of a tree and watch it no more; return the most that it had."""
         self._sampling.tick()
         return self._trees.remove(number)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from jumper.monitor.backends.native._engine import Engine
-from jumper.monitor.backends.native.sampling import STREAMS, rows_of, schema_payload, stream_names
+from jumper.monitor.backends.native.sampling import STREAMS, schema_payload
 from jumper.monitor.nodefacts import node_facts
 from jumper.monitor.nodelock import NodeLock
 from jumper.monitor.roots import Most
@@ -20,8 +19,8 @@ from jumper.schema.errors import MonitorUnavailableError
 from jumper.schema.segment import SUFFIX
 from jumper.utilities import slurm_job_id
 
-#: how often rows are fetched, so that the engine's queue does not fill
-_FETCH_S = 5.0
+#: what the engine says where nothing was seen
+_NULL = -(2**63)
 
 
 class NativeRoots:
@@ -41,10 +40,7 @@ class NativeRoots:
         whole = {**segment_header(name, str(facts["node"])), "engine": "native", **header, "interval_s": interval}
         self._levels = tuple(levels)
         self._facts = facts
-        self._names = {number: stream_names(number) for number in STREAMS.values()}
-        self._most: dict[int, Most] = {}
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
+        self._ended = False
         self._engine = Engine(
             interval,
             schema=schema_payload(whole),
@@ -52,7 +48,6 @@ class NativeRoots:
             node_lock=os.fsencode(NodeLock(spool).path),
             in_target=True,
             node="system" in self._levels,
-            queue=True,
             flush_s=flush_s,
         )
 
@@ -75,22 +70,16 @@ class NativeRoots:
             self._engine.add_owner(STREAMS["slurm"], os.getuid(), f"SLURM_JOB_ID={job}".encode())
         self.text(self._facts)
         self._engine.go()
-        threading.Thread(target=self._fetch_now_and_then, name="jumper-rows", daemon=True).start()
 
     def add(self, pid: int, tag: str | None = None, parents: Collection[int] = ()) -> int | None:
         """Watch the tree of a process; return its number, None where there is no room."""
-        with self._lock:
-            self._most[pid] = Most()
         number = self._engine.add_tree(pid, tuple(parents), (tag or "").encode())
         return number if number >= 0 else None
 
-    def finish(self, number: int, pid: int) -> Most:
+    def finish(self, number: int) -> Most:
         """Take a last sample of a tree and watch it no more; return the most that it had."""
-        self._engine.tick()
-        self._fetch()
-        self._engine.remove(number)
-        with self._lock:
-            return self._most.pop(pid, Most())
+        found = self._engine.finish(number)
+        return Most() if found is None else Most(*(None if value == _NULL else value for value in found))
 
     def tick(self) -> None:
         """Take a sample now."""
@@ -114,21 +103,9 @@ class NativeRoots:
 
     def stop(self) -> None:
         """Take the last sample and end; safe to call twice."""
-        if self._ended.is_set():
+        if self._ended:
             return
-        self._ended.set()
+        self._ended = True
         now = self._engine.statistics()
         self.text({"type": "end", "ticks": now["ticks"] + 1, "dropped": now["dropped"]})
         self._engine.stop()
-
-    def _fetch_now_and_then(self) -> None:
-        while not self._ended.wait(_FETCH_S):
-            self._fetch()
-
-    def _fetch(self) -> None:
-        with self._lock:
-            while drained := self._engine.drain(0.0):
-                for stream, row in rows_of(drained, self._names):
-                    most = self._most.get(row["pid"]) if stream == "process" else None
-                    if most is not None:
-                        most.take(row)
