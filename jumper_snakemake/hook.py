@@ -1,4 +1,4 @@
-"""The hook: five names of Snakemake that ours stand in for, each found by name and checked before it is touched.
+"""The hook: six names of Snakemake that ours stand in for, each found by name and checked before it is touched.
 
 Snakemake has no interface for who wants to measure its jobs, so these are replaced
 in the process that runs them. What is missing is left out, with one warning, and
@@ -58,7 +58,11 @@ ENVVARS = Patch(
     "snakemake_interface_executor_plugins.executors.real", "RealExecutor", "envvars", ("self",),
     "only executors that hand on the environment are measured",
 )  # fmt: skip
-PATCHES = (RUN_WRAPPER, CACHED_OR_RUN, SHELL_SP, BENCHMARKED, ENVVARS)
+SUBMITTED = Patch(
+    "snakemake_interface_executor_plugins.executors.real", "RealExecutor", "report_job_submission",
+    ("self", "job_info"), "a job id of the batch system is what the job knows of it",
+)  # fmt: skip
+PATCHES = (RUN_WRAPPER, CACHED_OR_RUN, SHELL_SP, BENCHMARKED, ENVVARS, SUBMITTED)
 
 
 class _Local(threading.local):
@@ -103,6 +107,8 @@ def fault_of(patch: Patch) -> str | None:
         return f"there is no {where}"
     if not patch.needs:
         return None if hasattr(found, "Popen") else f"{where} is no subprocess module"
+    if not inspect.isfunction(found):
+        return f"{where} is no function"
     missing = [name for name in patch.needs if name not in inspect.signature(found).parameters]
     return f"{where} has no parameter {', '.join(missing)}" if missing else None
 
@@ -119,6 +125,8 @@ def install(site: Site, replace_benchmark: bool = True) -> None:
         SHELL_SP: _Subprocess,
         ENVVARS: _envvars,
     }
+    if site.submitted is not None:
+        wanted[SUBMITTED] = _report_job_submission
     if replace_benchmark:
         wanted[BENCHMARKED] = _benchmarked
     for patch, stand_in in wanted.items():
@@ -227,3 +235,16 @@ def _envvars(original: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return envvars
+
+
+def _report_job_submission(original: Callable[..., Any]) -> Callable[..., Any]:
+    def report_job_submission(self: Any, job_info: Any, *args: Any, **kwargs: Any) -> Any:
+        assert _site is not None
+        with _site.harmless("a job's submission"):
+            external = getattr(job_info, "external_jobid", None)
+            if external is not None and _site.submitted is not None:
+                job = job_info.job
+                _site.submitted(job.jobs if job.is_group() else [job], str(external))
+        return original(self, job_info, *args, **kwargs)
+
+    return report_job_submission
