@@ -1,0 +1,77 @@
+"""`--reporter jumper` on a workflow whose outputs came from several runs, with names that a page must not obey."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jumper
+from jumper_snakemake.reporter import newest
+from tests.snakemake.conftest import Workflow
+
+#: of a rule, and of a wildcard
+ODD = "<script>alert('r')</script> \"quoted\" a/b \U0001f40d " + "long" * 60
+WILD = "<img src=x onerror=alert('w')>' \"é\U0001f40d"
+NAMES = f"""
+ODD, WILD = {ODD!r}, {WILD!r}
+rule all:
+    input: "first.txt", f"out/{{WILD}}.txt", "third.txt"
+rule:
+    name: ODD
+    output: "first.txt"
+    shell: "touch {{output}}"
+rule wild:
+    output: "out/{{name}}.txt"
+    benchmark: "out/{{name}}.tsv"
+    shell: "touch {{output:q}}"
+rule third:
+    output: "third.txt"
+    shell: "touch {{output}}"
+"""
+KEYS = {ODD, f'wild[name="{WILD.replace(chr(34), chr(92) + chr(34))}"]', "third"}
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    """A run of the first and the second, one of the first again, and the third unmeasured."""
+    folder = tmp_path_factory.mktemp("several")
+    (folder / "Snakefile").write_text(NAMES)
+    made = Workflow(folder)
+    made.done("first.txt", f"out/{WILD}.txt")
+    made.done("--force", "first.txt")
+    made.done(logger=())
+    return made
+
+
+def test_each_job_is_as_of_the_run_that_made_its_output(several: Workflow) -> None:
+    first, second = several.runs()
+    chosen = {run.path: keys for run, keys in newest(first.parent, KEYS).items()}
+    assert chosen == {second: {ODD}, first: KEYS - {"third", ODD}}
+    said = several.call("--reporter", "jumper", "--report-jumper-path", "cost of it.html", logger=())
+    assert said.returncode == 0, said.stderr
+    assert "jumper: 2 of 3 jobs, of 2 runs: cost of it.html; 1 were not measured when they ran" in said.stderr
+    page = (several.folder / "cost of it.html").read_text()
+    assert "<script>alert" not in page and "<img src=x" not in page
+    assert "alert('w')" in page.replace("&#39;", "'").replace("\\u0027", "'")
+    assert sorted(path.name for path in several.folder.glob("*.html")) == ["cost of it.html"]
+
+
+def test_a_workflow_that_was_never_measured_is_told_what_to_do(several: Workflow) -> None:
+    said = several.call("--reporter", "jumper", "--report-jumper-dir", "elsewhere", logger=())
+    assert said.returncode == 1
+    assert "no run in elsewhere/runs has a job of this workflow; `snakemake --logger jumper` makes one" in said.stderr
+    assert not (several.folder / "jumper-report.html").exists()
+
+
+def test_its_import_alone_measures_where_there_are_no_logger_plugins(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['snakemake', '--mode', 'subprocess']; import snakemake_report_plugin_jumper;"
+        "import snakemake.executors.local as local; sys.exit(local.run_wrapper.__module__ != 'jumper_snakemake.hook')"
+    )
+    environment = {"PYTHONPATH": str(Path(jumper.__file__).parents[1]), "PATH": ""}
+    for setting, status in ((f"run={tmp_path}", 0), ("", 1)):
+        done = subprocess.run([sys.executable, "-c", code], env={**environment, "JUMPER_SNAKEMAKE": setting})
+        assert done.returncode == status
