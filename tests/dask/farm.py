@@ -94,10 +94,14 @@ class Farm:
 
 
 class Kept:
-    """Every segment that was ever spooled, by a second name of its file: what was removed can still be read."""
+    """Every segment that was ever spooled, copied as it grows: what is removed, or freed, can still be compared.
+
+    A second name of each file lets it be read to its end after its worker has removed it.
+    """
 
     def __init__(self, spool: Path, folder: Path) -> None:
         self.spool, self.folder = spool, folder
+        self._data: dict[str, bytearray] = {}
         folder.mkdir()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep)
@@ -105,15 +109,28 @@ class Kept:
 
     def _keep(self) -> None:
         while not self._over.wait(0.02):
-            self.look()
+            for path in self.spool.glob("jumper-*/*.seg"):
+                with suppress(FileExistsError, FileNotFoundError):
+                    os.link(path, self.folder / path.name)
+            self._read()
 
-    def look(self) -> None:
-        for path in self.spool.glob("jumper-*/*.seg"):
-            with suppress(FileExistsError, FileNotFoundError):
-                os.link(path, self.folder / path.name)
+    def _read(self) -> None:
+        for path in self.folder.glob("*.seg"):
+            data = self._data.setdefault(path.stem, bytearray())
+            if path.stat().st_size > len(data):
+                with path.open("rb") as file:
+                    file.seek(len(data))
+                    data += file.read()
 
     def bytes(self) -> dict[str, bytes]:
-        return {path.stem: path.read_bytes() for path in self.folder.glob("*.seg")}
+        """Return what each segment held when it was looked at last; all of it once its writer has ended."""
+        self.close()
+        self._read()
+        return {name: bytes(data) for name, data in self._data.items()}
+
+    def names(self) -> set[str]:
+        """Return the segments that there have been so far."""
+        return set(self._data)
 
     def close(self) -> None:
         self._over.set()

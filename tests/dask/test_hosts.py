@@ -182,7 +182,7 @@ def test_a_host_that_loses_its_power_is_named_and_its_spool_comes_home_after_its
         farm.wait(2)
         farm.client("client.register_plugin(jumper_dask.JumperPlugin(interval=0.2)); None")
         gate, _ = cluster.hold("w1")
-        until(lambda: len(farm.kept.bytes()) >= 4)
+        until(lambda: len(farm.kept.names()) >= 4)
         bed.command("kill", "one")
         Path(f"{gate}.runs").unlink()
         until(lambda: farm.client("len(client.scheduler_info(n_workers=-1)['workers'])") == 1, what="one worker less")
