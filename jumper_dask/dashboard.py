@@ -155,6 +155,9 @@ thead tr {border-bottom: 1px solid #bbb} tbody tr + tr {border-top: 1px solid #e
 td.bar {width: 22%; min-width: 8em; padding-right: 14px} td.bar i {display: block; height: 12px; min-width: 1px}
 p {margin: 4px 8px; color: #666} .bad {color: #b3261e}
 """
+#: In Dask's frame. Its own `simple.html` stays empty where panel, which replaces bokeh's handlers, is imported.
+TEMPLATE = """{% extends "base.html" %}{% block content %}{% from macros import embed %}
+{{ embed(roots.jumper) }}{{ plot_script }}{% endblock %}"""
 
 
 class _View:
@@ -218,9 +221,13 @@ def _page(scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
     cores = view.figure("cores", "cores busy, of all workers", "#2d6a8e")
     memory = view.figure("rss_gib", "resident memory of all workers, GiB", "#8a5a00")
     lines = row(cores, memory, sizing_mode="stretch_width")
-    _show(doc, view, column(view.head, lines, view.groups, view.nodes, view.foot, sizing_mode="stretch_width"))
+    _show(
+        doc,
+        view,
+        column(view.head, lines, view.groups, view.nodes, view.foot, sizing_mode="stretch_width", name="jumper"),
+    )
     components = sys.modules["distributed.dashboard.components.scheduler"]
-    doc.template = components.env.get_template("simple.html")
+    doc.template = components.env.from_string(TEMPLATE)
     doc.template_variables.update(extra)
 
 

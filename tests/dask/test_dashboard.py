@@ -124,15 +124,20 @@ def test_a_browser_shows_what_groups_cost_while_they_run_and_the_run_says_the_sa
         pane.page.close()
 
 
-def test_a_worker_that_is_not_measured_is_named(browser: Any, kit: Any) -> None:
+@pytest.mark.browser
+def test_a_worker_that_is_not_measured_is_named_and_panel_is_no_hindrance(browser: Any, kit: Any) -> None:
+    pytest.importorskip("panel.io.server")  # replaces the handlers of bokeh's server in this process
     with kit.cluster(workers=1, dashboard_address="127.0.0.1:0") as client:
         status = {"ok": False, "address": "tcp://127.0.0.1:1", "error": "No module named '<i>jumper</i>'"}
         client.run_on_scheduler(_expect, "tcp://127.0.0.1:1")
         client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.log_event("jumper-status", status))
         page = Page(browser, server(client) + PAGE)
         page.wait(lambda: page.shows("No module named '<i>jumper</i>'"))
-        assert page.errors == []
+        pane = Page(browser, server(client) + PLOT)
+        pane.wait(lambda: pane.shows("tasks by group"))
+        assert page.errors == pane.errors == []
         page.page.close()
+        pane.page.close()
 
 
 def _expect(address: str, dask_scheduler: Any) -> None:
