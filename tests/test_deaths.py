@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from jumper.analysis.deaths import NO_END, ends_of, explain
-from jumper.analysis.findings import deaths
+from jumper.analysis.findings.failures import killed
+from jumper.analysis.findings.view import View
 
 MIB = 1 << 20
 
@@ -58,8 +59,8 @@ def test_an_attempt_that_ended_is_left_alone() -> None:
 def found(**more: Any) -> list[Any]:
     row = {"key": "k", "group": "g", "worker": "tcp://w", "node": "n1", "state": "lost", "flags": [], "reason": "left"}
     row |= {"rss_start_bytes": 67 * MIB, "memory_peak_bytes": 390 * MIB, "memory_limit_bytes": 400 * MIB, **more}
-    tables: Any = SimpleNamespace(tasks=pd.DataFrame([row]))
-    return list(deaths(tables))
+    run: Any = SimpleNamespace(tasks=pd.DataFrame([row]), info={}, nodes={})
+    return list(killed(View(run)))
 
 
 def test_a_finding_says_what_a_task_had_grown_to_when_its_worker_died() -> None:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jumper.analysis import findings, lanes, rates, summary, tables, timeline
+from jumper.analysis.findings import memory
+from jumper.analysis.findings.view import View
 from jumper.report import terminal
 from jumper.schema.errors import JumperError
 from tests import made
@@ -147,10 +149,10 @@ def test_memory_that_each_attempt_leaves_behind_is_found_where_it_stays(starts: 
         "rss_start_bytes": [s << 20 for s in starts], "rss_stop_bytes": [s + 10 << 20 for s in starts],
         "flags": [[] for _ in starts],
     })  # fmt: skip
-    assert [f.subject for f in findings.leaks(run)] == expected
+    assert [f.subject for f in memory.leaks(View(run))] == expected
     assert summary.summarize(run.tasks).rss_left_bytes["leaky"] == 60 << 20
     run.tasks["flags"] = [["shared"] for _ in starts]
-    assert list(findings.leaks(run)) == []
+    assert list(memory.leaks(View(run))) == []
     assert summary.summarize(run.tasks).rss_left_bytes.isna().all()
 
 
@@ -168,7 +170,7 @@ def test_memory_near_and_far_from_what_was_asked() -> None:
     run.tasks.loc[run.tasks["group"] == "read", "memory_asked_bytes"] = run.tasks.loc[
         run.tasks["group"] == "read", "memory_peak_bytes"
     ].max()
-    found = made.make(30, state="done")
+    found = made.make(90, state="done")
     found.tasks["memory_asked_bytes"] = 64 * made.GIB
     assert _subjects(run)["read"] == "high" and set(_subjects(found).values()) == {"medium"}
 

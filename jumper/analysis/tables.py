@@ -92,7 +92,8 @@ def texts(frame: pd.DataFrame, column: str) -> list[str]:
     """Return a column as strings, null as the empty string."""
     if column not in frame:
         return [""] * len(frame)
-    return ["" if pd.isna(value) else str(value) for value in frame[column]]
+    values = frame[column].to_numpy(dtype=object)
+    return ["" if missing else str(value) for value, missing in zip(values, pd.isna(values), strict=True)]
 
 
 def series(samples: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:

@@ -1,0 +1,132 @@
+"""Cores and devices: threads asked for and not used, or exceeded; crowded nodes; GPUs that are idle or starve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jumper.analysis.findings import snippets
+from jumper.analysis.findings.finding import Finding, hours, listed, many
+from jumper.analysis.findings.thresholds import (
+    CROWDED_PART,
+    FULL,
+    GPU_IDLE,
+    GPU_STARVED,
+    LONG_S,
+    OURS,
+    OVERUSED,
+    PRESSED,
+    SPAN_S,
+    UNUSED,
+    WORTH,
+)
+from jumper.analysis.findings.view import View
+from jumper.analysis.timeline import span_of
+from jumper.analysis.units import digits, human_seconds
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Floats
+
+
+def threads(view: View) -> Iterator[Finding]:
+    """Groups that ask for more threads than they keep busy, or keep more busy than they ask for."""
+    asked, cores = view.floats("threads_asked"), _cores(view)
+    total = float(view.core_hours.sum())
+    for group, rows in view.enough(view.worked & (asked >= 1)):
+        most, busiest, usual = float(np.median(asked[rows])), float(cores[rows].max()), float(np.median(cores[rows]))
+        kind = view.kind_of(rows[0])
+        if usual >= OVERUSED * most:
+            wanted = math.ceil(usual)
+            text = (f"asks for {many(round(most), 'thread')} and keeps {digits(usual)} cores busy "
+                    f"({many(len(rows), 'attempt')}).")  # fmt: skip
+            action = f"Ask for {wanted}, or keep its libraries to what it asks for (OMP_NUM_THREADS and the like)."
+            snippet = snippets.threads(kind, group, wanted, view.slurm)
+            yield Finding("medium", group, text, action, snippet, "threads-exceeded")
+            continue
+        wanted = max(1, math.ceil(busiest))
+        freed = float((np.maximum(asked[rows] - wanted, 0) * view.wall[rows]).sum() / 3600)
+        if busiest <= UNUSED * most and wanted < most and freed > WORTH * total:
+            text = (f"asks for {many(round(most), 'thread')}; the busiest of its {many(len(rows), 'attempt')} kept "
+                    f"{digits(busiest)} cores busy.")  # fmt: skip
+            action = f"Ask for {wanted}: that frees {hours(freed, 'core')}. Look at the wall time after the change."
+            snippet = snippets.threads(kind, group, wanted, view.slurm)
+            yield Finding("medium", group, text, action, snippet, "threads-unused", core_hours=freed)
+
+
+def _cores(view: View) -> Floats:
+    """Return the cores that each attempt kept busy, on average."""
+    wall = view.wall
+    return view.floats("cpu_s") / np.where(wall > 0, wall, np.nan)
+
+
+def crowded(view: View) -> Iterator[Finding]:
+    """Nodes with more threads that want to run than CPUs."""
+    cpu, nodes = np.nan_to_num(view.floats("cpu_s")), view.texts("node")
+    found: list[tuple[float, str, float, float]] = []
+    for node, time in view.node_time.items():
+        cpus = view.cpus(node)
+        if cpus is None:
+            continue
+        pressed = (time.busy >= FULL * cpus) & (time.cpu_pressure >= PRESSED)
+        seconds = float(time.seconds[pressed].sum())
+        if seconds >= SPAN_S and seconds >= CROWDED_PART * time.seconds.sum():
+            waited = float((time.cpu_pressure * time.seconds)[pressed].sum() / seconds)
+            share = float(cpu[nodes == node].sum() / (time.busy * time.seconds).sum())
+            found.append((seconds, node, waited, share))
+    for ours in (True, False):
+        those = [one for one in found if (one[3] >= OURS) == ours]
+        if not those:
+            continue
+        seconds, node, waited, share = max(those)
+        text = (f"{'was' if len(those) == 1 else 'were'} crowded: for {human_seconds(seconds)} all CPUs of {node} were "
+                f"busy, and {waited:.0%} of that time some thread waited for one. Tasks of this run used "
+                f"{min(share, 1):.0%} of what was used there.")  # fmt: skip
+        subject = listed(sorted(name for _, name, *_ in those))
+        if ours:
+            action = "Run fewer tasks at once, or let each ask for the threads that it uses."
+            yield Finding("medium", subject, text, action, _fewer(view, node), "cores-crowded")
+        else:
+            action = "Others held the CPUs: wall times are longer than they would be alone."
+            yield Finding("info", subject, text, action, name="cores-crowded")
+
+
+def _fewer(view: View, node: str) -> str:
+    cpus = view.cpus(node)
+    kind = str(view.run.info.get("kind") or "")
+    if kind == "dask":
+        return f"dask worker SCHEDULER --nworkers 1 --nthreads {cpus}"
+    return f"snakemake --cores {cpus}" if kind == "snakemake" else ""
+
+
+def gpus(view: View) -> Iterator[Finding]:
+    """Devices that hardly anybody used, and groups that leave the device that they use waiting."""
+    busy = view.floats("gpu_seconds")
+    span = span_of(view.run)
+    if not np.isfinite(busy).any() or span is None:
+        return
+    seconds = (span[1] - span[0]) / 1e9
+    nodes, idle, devices, used = view.texts("node"), [], 0, 0.0
+    for node, facts in view.run.nodes.items():
+        count = int(facts.get("num_gpus") or 0)
+        mine = float(np.nansum(busy[nodes == node]))
+        if count and mine < GPU_IDLE * count * seconds:
+            idle.append(str(node))
+            devices, used = devices + count, used + mine
+    if idle and seconds >= SPAN_S:
+        share = used / (devices * seconds)
+        text = (f"on {listed(idle)} {'was' if devices == 1 else 'were'} busy {share:.1%} of {human_seconds(seconds)}: "
+                f"{hours(devices * seconds / 3600 - used / 3600, 'GPU')} idle.")  # fmt: skip
+        yield Finding(
+            "medium", many(devices, "GPU"), text, "Give them back, or spread the work over all.", name="gpu-idle"
+        )
+    for group, rows in view.enough(view.done & (busy > 0) & (np.nan_to_num(view.wall) >= LONG_S)):
+        wall = float(view.wall[rows].sum())
+        share, cores = float(busy[rows].sum()) / wall, float(np.nansum(view.floats("cpu_s")[rows])) / wall
+        if GPU_IDLE <= share < GPU_STARVED:
+            text = (f"keeps its GPU busy {share:.0%} of its time ({many(len(rows), 'attempt')}), and "
+                    f"{digits(cores)} cores beside it.")  # fmt: skip
+            action = "Feed it faster: more threads that load, larger batches, data nearer by; or share the device."
+            yield Finding("medium", group, text, action, name="gpu-starved")

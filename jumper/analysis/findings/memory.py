@@ -1,0 +1,128 @@
+"""Memory: peaks near what was asked or allowed, or far below; what is left behind; what is swapped out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from jumper.analysis.findings import snippets
+from jumper.analysis.findings.finding import Finding, hours, listed, many
+from jumper.analysis.findings.thresholds import (
+    ENOUGH,
+    FAR,
+    KEPT,
+    LEAK_BYTES,
+    NEAR,
+    PAUSED,
+    SWAP_BYTES,
+    SWAP_PART,
+    WORTH,
+)
+from jumper.analysis.findings.view import View
+from jumper.analysis.sizing import LEAST_BYTES, MARGIN, TAILS, upper
+from jumper.analysis.summary import left_behind
+from jumper.analysis.tables import floats, times
+from jumper.analysis.units import human_bytes
+
+
+def near(view: View) -> Iterator[Finding]:
+    """Groups, and Dask workers, that came near the memory that they asked for or are allowed."""
+    part = view.peaks / view.bound
+    asked = view.floats("memory_asked_bytes") > 0
+    for group, rows in view.groups.items():
+        known = rows[np.isfinite(part[rows])]
+        if not len(known):
+            continue
+        i = known[np.argmax(part[known])]
+        kind = view.kind_of(i)
+        if part[i] < (PAUSED if kind == "dask" and not asked[i] else NEAR):
+            continue
+        peak = float(view.peaks[known].max())
+        text = (f"reached {human_bytes(view.peaks[i])} of the {human_bytes(view.bound[i])} "
+                f"{'asked for' if asked[i] else 'allowed'} ({part[i]:.0%}), in {view.texts('key')[i]}.")  # fmt: skip
+        action = f"Ask for {human_bytes(1.2 * peak)}, or work in smaller pieces."
+        yield Finding("high", group, text, action, snippets.memory(kind, group, 1.2 * peak, view.slurm), "memory-near")
+    yield from _workers_near(view)
+
+
+def _workers_near(view: View) -> Iterator[Finding]:
+    """Workers that several tasks at once brought near their limit: whose memory it was is not known."""
+    peaks, limit = view.floats("memory_peak_bytes"), view.floats("memory_limit_bytes")
+    shared = view.done & view.flagged("shared") & ~view.flagged("truncated", "memory-estimated") & (limit > 0)
+    part = np.where(shared, peaks / np.where(limit > 0, limit, np.nan), np.nan)
+    rows = np.flatnonzero(part >= PAUSED)
+    if len(rows):
+        i = rows[np.argmax(part[rows])]
+        workers = sorted({str(view.texts("worker")[row] or view.texts("node")[row]) for row in rows})
+        groups = sorted({str(view.texts("group")[row]) for row in rows})
+        subject = f"worker {workers[0]}" if len(workers) == 1 else many(len(workers), "worker")
+        text = (f"reached {human_bytes(peaks[i])} of {human_bytes(limit[i])} ({part[i]:.0%}) while several tasks ran "
+                f"at once, of {listed(groups)}; Dask pauses a worker at {PAUSED:.0%}.")  # fmt: skip
+        snippet = snippets.memory("dask", groups[0], 1.2 * float(peaks[i]))
+        yield Finding("high", subject, text, "Give workers more memory, or fewer threads.", snippet, "memory-near")
+
+
+def far(view: View) -> Iterator[Finding]:
+    """Groups that ask for far more memory than any of their attempts used."""
+    asked = view.floats("memory_asked_bytes")
+    hours_of = np.nan_to_num(view.wall) / 3600 / 1e9
+    all_gb_hours = float(np.nan_to_num(asked * hours_of).sum())
+    for group, rows in view.enough(np.isfinite(view.peaks) & (asked > 0)):
+        peaks = view.peaks[rows]
+        usual, peak = float(np.median(asked[rows])), float(peaks.max())
+        wanted = max(MARGIN * float(upper(peaks, TAILS[:1])[0]), LEAST_BYTES)
+        freed = float((np.maximum(asked[rows] - wanted, 0) * hours_of[rows]).sum())
+        if wanted > FAR * usual or not freed > WORTH * all_gb_hours:
+            continue
+        text = (f"asks for {human_bytes(usual)}; none of its {many(len(rows), 'attempt')} used more than "
+                f"{human_bytes(peak)} ({peak / usual:.0%}).")  # fmt: skip
+        action = f"Ask for {human_bytes(wanted)}: that frees {hours(freed, 'GB')}."
+        snippet = snippets.memory(view.kind_of(rows[0]), group, wanted, view.slurm)
+        yield Finding("medium", group, text, action, snippet, "memory-far", gb_hours=freed)
+
+
+def leaks(view: View) -> Iterator[Finding]:
+    """Groups whose attempts leave memory behind in their worker that is still there when the next one begins."""
+    table = pd.DataFrame({name: view.texts(name) for name in ("group", "node", "pid")})
+    table["left"], table["start"] = left_behind(view.tasks), floats(view.tasks, "rss_start_bytes")
+    table["begun"] = times(view.tasks, "start_ns")
+    alone = table[np.isfinite(table["left"])].sort_values("begun")
+    if alone.empty:
+        return
+    found = alone.groupby(["group", "node", "pid"], sort=True).agg(
+        count=("left", "size"),
+        left=("left", "sum"),
+        last=("left", "last"),
+        low=("start", "first"),
+        high=("start", "last"),
+    )
+    found["left"] -= found["last"]
+    stays = (found["count"] >= ENOUGH) & (found["left"] > 0) & (found["high"] - found["low"] >= KEPT * found["left"])
+    found["count"] -= 1
+    for group, row in found[stays].groupby("group", sort=True)[["left", "count"]].sum().iterrows():
+        left, count = float(row["left"]), int(row["count"])
+        if left >= LEAK_BYTES * count:
+            text = (f"left {human_bytes(left / count)} behind in its worker each time, over "
+                    f"{many(count, 'attempt')}, and most of it was still there in the end.")  # fmt: skip
+            action = "Results that Dask keeps are among it; if there are none, look for a cache or a leak."
+            yield Finding("info", str(group), text, action, name="leak")
+
+
+def swapping(view: View) -> Iterator[Finding]:
+    """Groups whose attempts had memory swapped out."""
+    swap = view.floats("swap_peak_bytes")
+    peaks = np.nan_to_num(view.floats("memory_peak_bytes"))
+    which = swap >= np.maximum(SWAP_BYTES, SWAP_PART * peaks)
+    for group, rows in view.groups.items():
+        swapped = rows[which[rows]]
+        if len(swapped):
+            i = swapped[np.argmax(swap[swapped])]
+            nodes = sorted(set(view.texts("node")[swapped]) - {""})
+            text = (f"had up to {human_bytes(swap[i])} swapped out, in {len(swapped):,} of {many(len(rows), 'attempt')}"
+                    f"{f' on {listed(nodes)}' if nodes else ''}; it was {view.texts('key')[i]}.")  # fmt: skip
+            wanted = 1.2 * float(peaks[i] + swap[i])
+            snippet = snippets.memory(view.kind_of(i), group, wanted, view.slurm)
+            action = "Run fewer at once on a node, or ask for what they need, so that fewer are placed there."
+            yield Finding("medium", group, text, action, snippet, "swapping")

@@ -1,0 +1,74 @@
+"""Slowness: groups that wait for storage or the network, and nodes on which tasks take longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from jumper.analysis.comparison import mann_whitney
+from jumper.analysis.findings.finding import Finding, hours, listed, many
+from jumper.analysis.findings.thresholds import (
+    ENOUGH,
+    IO_LEAST,
+    IO_PRESSED,
+    IO_RATE,
+    SLOWER,
+    SURE,
+    WAITS,
+    WORTH,
+)
+from jumper.analysis.findings.view import View
+from jumper.analysis.units import human_bytes, human_seconds
+
+
+def io(view: View) -> Iterator[Finding]:
+    """Groups that hardly compute while they move data."""
+    cpu, total = view.floats("cpu_s"), float(view.core_hours.sum())
+    moved = view.floats("read_chars") + view.floats("write_chars")
+    stored = np.nan_to_num(view.floats("read_bytes")) + np.nan_to_num(view.floats("write_bytes"))
+    pressure = {
+        node: float(np.nansum(time.io_pressure * time.seconds) / time.seconds.sum())
+        for node, time in view.node_time.items() if time.seconds.sum() > 0
+    }  # fmt: skip
+    for group, rows in view.enough(view.worked & np.isfinite(moved)):
+        wall = float(view.wall[rows].sum())
+        held = float(view.core_hours[rows].sum())
+        busy, rate = float(cpu[rows].sum()) / 3600 / held, float(moved[rows].sum()) / wall
+        waits = float(np.mean([pressure.get(str(node), 0.0) for node in view.texts("node")[rows]]))
+        idle = held * (1 - busy)
+        if busy > WAITS or idle <= WORTH * total or not (rate >= IO_RATE or (waits >= IO_PRESSED and rate >= IO_LEAST)):
+            continue
+        where = (
+            "most of it on storage" if stored[rows].sum() >= moved[rows].sum() / 2 else "hardly any of it on storage"
+        )
+        text = (f"keeps {busy:.0%} of what it holds busy and moves {human_bytes(rate)}/s, {where}, in "
+                f"{many(len(rows), 'attempt')}: {hours(idle, 'core')} waited.")  # fmt: skip
+        action = "It is bound by storage or the network: run more of it at once, read less, or put its data nearer."
+        yield Finding("info", group, text, action, name="io-bound", core_hours=idle)
+
+
+def stragglers(view: View) -> Iterator[Finding]:
+    """Nodes on which attempts of a group take longer than elsewhere."""
+    nodes, wall = view.texts("node"), view.wall
+    slow: dict[str, list[tuple[float, float, str]]] = {}
+    compared = 0
+    for group, rows in view.enough(view.done & (wall > 0) & ~view.flagged("truncated") & (nodes != "")):
+        names, which, counts = np.unique(nodes[rows].astype(str), return_inverse=True, return_counts=True)
+        for number in np.flatnonzero((counts >= ENOUGH) & (len(rows) - counts >= ENOUGH)):
+            compared += 1
+            here, there = wall[rows[which == number]], wall[rows[which != number]]
+            if np.median(here) >= SLOWER * np.median(there):
+                usual, longer = float(np.median(there)), float(np.median(here))
+                extra = float((longer - usual) * view.threads[rows[which == number]].sum() / 3600)
+                words = f"{group} takes {human_seconds(longer)} there and {human_seconds(usual)} elsewhere"
+                slow.setdefault(str(names[number]), []).append((mann_whitney(here, there), extra, words))
+    for node, cases in slow.items():
+        sure = [(p * compared, extra, words) for p, extra, words in cases if p * compared < SURE]
+        if sure:
+            cost, chance = sum(extra for _, extra, _ in sure), min(p for p, _, _ in sure)
+            odds = f"1 in {1 / chance:,.0f}" if chance > 1e-6 else "less than 1 in a million"
+            text = (f"is slow: {listed([words for *_, words in sorted(sure, key=lambda case: -case[1])])} (medians; by "
+                    f"chance {odds}). That cost {hours(cost, 'core')}.")  # fmt: skip
+            action = "Look at its clock frequency, its neighbours, its disk; or leave it out."
+            yield Finding("medium", node, text, action, name="straggler", core_hours=cost)

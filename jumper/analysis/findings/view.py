@@ -1,0 +1,185 @@
+"""What the findings look at: the tasks table as arrays, and what the nodes did, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from jumper.analysis.advice import UNSURE
+from jumper.analysis.findings.thresholds import ENOUGH, LONG_S
+from jumper.analysis.rates import increments
+from jumper.analysis.summary import lists
+from jumper.analysis.tables import RunTables, floats, interval_of, series, texts, times
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from jumper.analysis.tables import Floats, Ints
+
+    Bools = NDArray[np.bool_]
+    Texts = NDArray[np.object_]
+
+#: Flags of attempts whose CPU is not exactly their own.
+_NOT_ITS_CPU = ("estimated", "truncated", "elsewhere")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NodeTime:
+    """What a node did between its samples; shape (n,), NaN where not known.
+
+    Attributes
+    ----------
+    seconds : array
+        From sample to sample, gaps left out.
+    busy : array
+        Cores that were busy.
+    cpu_pressure, io_pressure : array
+        Part of the time in which some thread waited for a CPU, for I/O (``some`` of /proc/pressure).
+    """
+
+    seconds: Floats
+    busy: Floats
+    cpu_pressure: Floats
+    io_pressure: Floats
+
+
+class View:
+    """A run as the findings read it; a row is an attempt, in the order of the tasks table.
+
+    Parameters
+    ----------
+    run : RunTables
+    """
+
+    def __init__(self, run: RunTables) -> None:
+        self.run = run
+        self.tasks = run.tasks
+        self._floats: dict[str, Floats] = {}
+        self._texts: dict[str, Texts] = {}
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def floats(self, column: str) -> Floats:
+        """Return a column; NaN where it is null, infinite or negative: none of what is read here can be."""
+        if column not in self._floats:
+            values = floats(self.tasks, column)
+            with np.errstate(invalid="ignore"):
+                self._floats[column] = np.where(np.isfinite(values) & (values >= 0), values, np.nan)
+        return self._floats[column]
+
+    def texts(self, column: str) -> Texts:
+        """Return a column as strings, null as the empty one."""
+        if column not in self._texts:
+            self._texts[column] = np.array(texts(self.tasks, column), dtype=object)
+        return self._texts[column]
+
+    @cached_property
+    def _flagged(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for row, flags in enumerate(lists(self.tasks, "flags")):
+            for flag in flags:
+                found.setdefault(str(flag), []).append(row)
+        return found
+
+    def flagged(self, *flags: str) -> Bools:
+        """Return which attempts carry one of these flags."""
+        found = np.zeros(len(self), dtype=bool)
+        for flag in flags:
+            found[self._flagged.get(flag, [])] = True
+        return found
+
+    @cached_property
+    def groups(self) -> dict[str, Ints]:
+        """Rows of each group, by name."""
+        names = self.texts("group")
+        return {
+            str(name): np.asarray(rows) for name, rows in pd.Series(names).groupby(names, sort=True).indices.items()
+        }
+
+    @cached_property
+    def done(self) -> Bools:
+        """Attempts that succeeded."""
+        return np.asarray(self.texts("state") == "done")
+
+    @cached_property
+    def wall(self) -> Floats:
+        """Wall time in s."""
+        return self.floats("wall_s")
+
+    @cached_property
+    def threads(self) -> Floats:
+        """Threads that each attempt held: what it asked for, else one."""
+        asked = self.floats("threads_asked")
+        return np.where(asked >= 1, asked, 1.0)
+
+    @cached_property
+    def core_hours(self) -> Floats:
+        """Hours of a core that each attempt held; 0 where its wall time is not known."""
+        return np.nan_to_num(self.wall) * self.threads / 3600
+
+    @cached_property
+    def bound(self) -> Floats:
+        """Memory that each attempt asked for, else what it was allowed, in bytes."""
+        asked, limit = self.floats("memory_asked_bytes"), self.floats("memory_limit_bytes")
+        return np.where(asked > 0, asked, np.where(limit > 0, limit, np.nan))
+
+    @cached_property
+    def peaks(self) -> Floats:
+        """Memory peaks that say all about one attempt that succeeded; NaN for the others."""
+        peaks = self.floats("memory_peak_bytes")
+        return np.where(self.done & (peaks > 0) & ~self.flagged(*UNSURE), peaks, np.nan)
+
+    @cached_property
+    def worked(self) -> Bools:
+        """Attempts whose CPU time says how they worked: succeeded, long enough, all of it their own."""
+        known = np.isfinite(self.floats("cpu_s")) & (np.nan_to_num(self.wall) >= LONG_S)
+        return known & self.done & ~self.flagged(*_NOT_ITS_CPU)
+
+    def enough(self, which: Bools) -> Iterator[tuple[str, Ints]]:
+        """Yield each group that has enough of these attempts, and their rows."""
+        for name, rows in self.groups.items():
+            picked = rows[which[rows]]
+            if len(picked) >= ENOUGH:
+                yield name, picked
+
+    def kind_of(self, row: int) -> str:
+        """Return what an attempt is: ``dask``, ``snakemake``, ``command``."""
+        return str(self.texts("kind")[row] or self.run.info.get("kind") or "")
+
+    @cached_property
+    def slurm(self) -> bool:
+        """Whether a batch system ran it, as far as the nodes or the attempts say."""
+        limits = [node.get("limits_bytes") for node in self.run.nodes.values()]
+        return any(isinstance(limit, dict) and "slurm" in limit for limit in limits)
+
+    @cached_property
+    def node_time(self) -> dict[str, NodeTime]:
+        """What each node did, from the stream ``system``."""
+        parts: dict[str, list[NodeTime]] = {}
+        interval_s = interval_of(self.run)
+        for keys, rows in series(self.run.samples("system")):
+            at = times(rows, "time_ns")
+            seconds, busy = increments(at, floats(rows, "cpu_ns"), interval_s)
+            waits = [increments(at, floats(rows, f"{what}_pressure_ns"), interval_s)[1] for what in ("cpu", "io")]
+            known = np.isfinite(busy)
+            scale = seconds[known] * 1e9
+            parts.setdefault(str(keys.get("node", "")), []).append(
+                NodeTime(seconds[known], busy[known] / scale, *(wait[known] / scale for wait in waits))
+            )
+        return {node: _joined(found) for node, found in parts.items()}
+
+    def cpus(self, node: str) -> int | None:
+        """Return how many CPUs a node has, or None."""
+        facts: Any = self.run.nodes.get(node) or {}
+        return int(facts.get("num_system_cpus") or facts.get("num_cpus") or 0) or None
+
+
+def _joined(parts: list[NodeTime]) -> NodeTime:
+    names = ("seconds", "busy", "cpu_pressure", "io_pressure")
+    return NodeTime(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
