@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jumper_snakemake.ends import OOM, oom_kills
 from jumper_snakemake.jobs import reason_of
 from jumper_snakemake.settings import TAG
 from jumper_snakemake.site import Site, Watch
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: what a wait and the ledger of the samples may differ by through rounding
 _ROUNDING_NS = 20_000_000
+#: how a shell or its waiter tells of SIGKILL
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 IO = ("read_chars", "write_chars", "reads", "writes", "read_bytes", "write_bytes")
 
 
@@ -76,6 +79,7 @@ class Attempt:
         self._own_most: Most | None = None
         self._parts: dict[str, int] = {}
         self._nodes: list[str] = []
+        self._oom_kills = oom_kills()
         with site.harmless("a job's start"):
             self._join()
 
@@ -160,13 +164,15 @@ class Attempt:
             # a service is ended by Snakemake when nobody needs it any more
             well = error is None or (self.is_service and status == -signal.SIGTERM)
             state = "done" if well else "cancelled" if cancelled else "failed"
+            struck = not well and status in _KILLED and (oom_kills() or 0) > (self._oom_kills or 0)
+            reason = reason_of(status if error is not None else None, error)
             stop = {
                 **self._records("stop"),
                 "mono_ns": self.stop_ns,
                 "state": state,
                 "exit_code": status if error is not None or status is not None else None,
-                "reason": reason_of(status if error is not None else None, error),
-                "flags": ["shared"] if self.in_process and self.shared else [],
+                "reason": f"{reason}: the kernel's OOM killer struck meanwhile" if struck else reason,
+                "flags": (["shared"] if self.in_process and self.shared else []) + ([OOM] if struck else []),
                 "nodes": self._nodes or None,
                 **(self._process_cost() if self.in_process else self._children_cost()),
                 **facts,

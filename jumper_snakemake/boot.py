@@ -41,7 +41,7 @@ def begin(settings: Any) -> tuple[MainRun, Site]:
         return made
 
     site = Site(made)
-    run.bodiless = site.bodiless
+    run.bodiless, site.submitted = site.bodiless, run.submitted
     install(site, replace_benchmark=wanted.benchmark == "replace")
     return run, site
 

@@ -7,10 +7,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jumper_snakemake.ends import ASK_S, slurm_end
 from jumper_snakemake.jobs import job_key
 from jumper_snakemake.settings import Settings
 
@@ -44,6 +45,7 @@ class MainRun:
         self._waiting: list[dict[str, Any]] = []
         self._keys: dict[Any, dict[str, Any]] = {}
         self._attempts: dict[str, int] = {}
+        self._asking: list[threading.Thread] = []
         #: rules that only gather files
         self.bodiless: Collection[str] = ()
 
@@ -89,39 +91,78 @@ class MainRun:
         if name == "job_info":
             wildcards = fields.get("wildcards") or {}
             rule = str(fields.get("rule_name"))
-            self._keys[fields.get("jobid")] = {
-                "key": job_key(rule, {str(k): v for k, v in dict(wildcards).items()}),
-                "group": rule,
-                "local": bool(fields.get("local")),
-            }
-        elif name == "job_started":
+            known = self._keys.setdefault(fields.get("jobid"), {})
+            known["key"] = job_key(rule, {str(k): v for k, v in dict(wildcards).items()})
+            known["group"], known["local"] = rule, bool(fields.get("local"))
+            if "early" in known:
+                self._started(known, known.pop("early"))
+        elif name == "job_started":  # of a job that is told of before or after it, as the version of Snakemake is
+            now = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
             for job in fields.get("jobs") or ():
-                self._started(job)
+                known = self._keys.setdefault(job, {})
+                if "key" in known:
+                    self._started(known, now)
+                else:
+                    known["early"] = now
         elif name == "job_finished":
             self._ended(fields.get("job_id"), state="done")
         elif name == "job_error":
-            aux = fields.get("aux") or {}
-            external = aux.get("external_jobid") if isinstance(aux, Mapping) else None
-            self._ended(fields.get("jobid"), state="failed", external_id=external)
+            self._failed(fields)
 
-    def _started(self, job: Any) -> None:
-        known = self._keys.get(job)
-        if known is not None:
-            key = known["key"]
-            self._attempts[key] = self._attempts.get(key, 0) + 1
-            known["start"] = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
-            if not known["local"]:  # a local one is told by who runs it, but for bodiless ones, which nobody does
-                self._note("start", known, **known.pop("start"))
+    def submitted(self, jobs: Iterable[Any], external_id: str | None) -> None:
+        """Take that jobs were given to a batch system as one; of a group, Snakemake tells no start of its own.
 
-    def _ended(self, job: Any, **facts: Any) -> None:
-        known = self._keys.get(job)
-        if known is None or known["key"] not in self._attempts or known["group"] in self.bodiless:
-            return
+        Parameters
+        ----------
+        jobs : iterable of snakemake.jobs.Job
+        external_id : str or None
+            The batch system's id.
+        """
+        together = list(jobs)
+        for job in together:
+            key = job_key(job.rule.name, {str(k): v for k, v in job.wildcards_dict.items()})
+            known = {"key": key, "group": job.rule.name}
+            attempt = int(job.attempt or 1)
+            if len(together) > 1:
+                with self._lock:
+                    self._attempts[key] = attempt
+            self._note("start" if len(together) > 1 else "note", known, attempt=attempt, external_id=external_id)
+
+    def _started(self, known: dict[str, Any], when: dict[str, int]) -> None:
+        key = known["key"]
+        self._attempts[key] = self._attempts.get(key, 0) + 1
+        known["start"] = when
+        if not known["local"]:  # a local one is told by who runs it, but for bodiless ones, which nobody does
+            self._note("start", known, **known.pop("start"))
+
+    def _ended(self, job: Any, **facts: Any) -> dict[str, Any] | None:
+        """Note a job's end; return what is known of it, None where it is none that is measured."""
+        known = self._keys.get(job, {})
+        if known.get("key") not in self._attempts or known["group"] in self.bodiless:
+            return None
         if "start" in known:
             self._note("start", known, **known.pop("start"))
         self._note("stop", known, **facts)
+        return known
 
-    def _note(self, event: str, known: Mapping[str, Any], **facts: Any) -> None:
+    def _failed(self, fields: Mapping[str, Any]) -> None:
+        aux = fields.get("aux") or {}
+        external = aux.get("external_jobid") if isinstance(aux, Mapping) else None
+        known = self._ended(fields.get("jobid"), state="failed", external_id=external)
+        if known is None or external is None:
+            return
+        attempt = self._attempts[known["key"]]
+
+        def ask() -> None:
+            end = slurm_end(str(external), os.getcwd(), [str(log).split(" (")[0] for log in fields.get("log") or ()])
+            if end.reason:
+                self._note("note", known, attempt=attempt, ended_by=end.reason, flags=list(end.flags))
+
+        asking = threading.Thread(target=ask, name="jumper-end", daemon=True)  # it takes a while
+        asking.start()
+        self._asking.append(asking)
+
+    def _note(self, event: str, known: Mapping[str, Any], attempt: int | None = None, **facts: Any) -> None:
         record = {
             "type": "task",
             "event": event,
@@ -129,7 +170,7 @@ class MainRun:
             "kind": "snakemake",
             "key": known["key"],
             "group": known["group"],
-            "attempt_id": f"{self._attempts[known['key']]}.1.1",
+            "attempt_id": f"{attempt or self._attempts[known['key']]}.1.1",
             "mono_ns": time.monotonic_ns(),
             "wall_ns": time.time_ns(),
             **{name: value for name, value in facts.items() if value is not None},
@@ -143,6 +184,8 @@ class MainRun:
 
     def close(self) -> None:
         """End the records; nothing where no job needed a run."""
+        for asking in self._asking:
+            asking.join(2 * ASK_S)
         with self._lock:
             writer, self._writer = self._writer, None
         if writer is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jumper_snakemake.settings import Settings
@@ -69,6 +69,8 @@ class Site:
         What runs in this process now.
     bodiless : set of str
         Rules that only gather files: they have jobs, which do nothing.
+    submitted : callable or None
+        Of the main process: takes jobs that were given to a batch system as one, and its id of them.
     looker : Looker or None
         Who looks at benchmarked jobs, once there was one.
     """
@@ -82,6 +84,7 @@ class Site:
         self._nodes: Nodes | None = None
         self.running: set[Any] = set()
         self.bodiless: set[str] = set()
+        self.submitted: Callable[[Iterable[Any], str], None] | None = None
         self.looker: Looker | None = None
 
     @property

@@ -159,6 +159,9 @@ def _cost(
         life = merged.ends.get(str(start.get("segment")), 0) if start.get("witness") is None else 0
         life = max(life, lives.get(facts.get("worker"), 0) or lives.get((str(boot), node, pid), 0))
     window = _place(row, facts, start, stop, merged, local, life)
+    if facts.get("ended_by"):  # the batch system's word, beside what the job could still say
+        said = row.get("reason")
+        row["reason"] = facts["ended_by"] if said in (None, NO_END) else f"{said}; {facts['ended_by']}"
     if local and facts.get("roots"):
         series = samples.trees(str(node), str(boot), facts["roots"])
     if _is_whole(facts):

@@ -1,0 +1,196 @@
+"""Jobs on a real Slurm: of the Slurm plugin, on two nodes, and ended by it; each with its cost and its node."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import jumper
+from jumper.core.run import Run
+from tests.cluster.beds import Slurm
+from tests.snakemake.conftest import CASES, PLAIN, REPOSITORY, row
+from tests.snakemake.test_truth import close, cpu, times
+
+PLUGIN = """
+localrules: all
+rule all:
+    input: "smp.txt", "run.txt", "mpi.txt"
+rule smp:
+    input: "rank.py"
+    output: "smp.txt"
+    threads: 2
+    resources: mem_mb=900, runtime=5
+    shell: "python3 -S {input} 1.0 100 smp; touch {output}; times > smp.times"
+rule run:
+    output: "run.txt"
+    resources: mem_mb=900, runtime=5
+    run:
+        import time
+        begin = time.process_time()
+        while time.process_time() - begin < 1:
+            pass
+        open(output[0], "w").close()
+rule mpi:
+    output: "mpi.txt"
+    resources: mem_mb=900, runtime=5, tasks=2, nodes=2, mpi="srun"
+    shell: "{resources.mpi} -n {resources.tasks} python3 -S rank.py 2.0 150 mpi; touch {output}; times > mpi.times"
+"""
+SLURM = (
+    "--executor", "slurm", "-j4", "--default-resources", "slurm_partition=main", "--slurm-status-command", "squeue",
+    "--slurm-init-seconds-before-status-checks", "3",
+)  # fmt: skip
+#: Holds 120 MB for a while, then takes more than it may.
+GROW = """
+import time
+held = bytearray(120 * 10**6)
+time.sleep(2)
+more = bytearray(600 * 10**6)
+time.sleep(60)
+"""
+#: How Slurm is asked for a job by the cluster-generic plugin.
+STATUS = """#!/bin/sh
+case $(scontrol -o show job "$1" | sed 's/.*JobState=//; s/ .*//') in
+COMPLETED) echo success ;;
+PENDING | CONFIGURING | RUNNING | COMPLETING) echo running ;;
+*) echo failed ;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """A Slurm that ends jobs for their memory."""
+    cluster = Slurm(tmp_path_factory.mktemp("slurm"), EXTRA_CONF="JobAcctGatherParams=OverMemoryKill")
+    yield cluster
+    cluster.down()
+
+
+def snakemake(bed: Slurm, folder: Path, snakefile: str, *arguments: str) -> Any:
+    """Run Snakemake on the login host; return what it said."""
+    (folder / "Snakefile").write_text(snakefile)
+    shutil.copy(CASES / "rank.py", folder)
+    (folder / "status.sh").write_text(STATUS)
+    (folder / "grow.py").write_text(GROW)
+    (folder / "status.sh").chmod(0o755)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "snakemake", *arguments, "--latency-wait", "60", *PLAIN]
+    return bed.run(*command, cwd=folder, env=environment, timeout=280)
+
+
+def the_run(folder: Path) -> Run:
+    (path,) = (folder / ".snakemake/jumper/runs").glob("*")
+    return jumper.open_run(path)
+
+
+@pytest.fixture(scope="module")
+def plugin(bed: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the Slurm plugin ran a job of each kind."""
+    pytest.importorskip("snakemake_executor_plugin_slurm")
+    folder = tmp_path_factory.mktemp("plugin")
+    done = snakemake(bed, folder, PLUGIN, *SLURM)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_job_of_one_node_costs_what_the_kernel_says(plugin: Path) -> None:
+    task = row(the_run(plugin), "smp")
+    (said,) = plugin.glob("smp.node?")
+    assert task["node"] == said.suffix[1:]
+    assert cpu(task["cpu_s"], times(plugin / "smp.times"))
+    assert close(task["memory_peak_bytes"], float(said.read_text().split()[1]), 0.01, 0)
+    assert str(task["external_id"]).isdigit()
+    asked = ("threads_asked", "memory_asked_bytes", "runtime_asked_s", "input_bytes")
+    assert [task[name] for name in asked] == [2, 900 * 10**6, 300, (plugin / "rank.py").stat().st_size]
+
+
+def test_rule_python_on_a_node_costs_what_it_used(plugin: Path) -> None:
+    task = row(the_run(plugin), "run")
+    assert cpu(task["cpu_s"], 1.0)
+    assert task["node"] in ("node1", "node2", "node3")
+
+
+def test_each_node_of_a_parallel_job_has_its_part(plugin: Path) -> None:
+    run = the_run(plugin)
+    task, said = row(run, "mpi"), {path.suffix[1:]: path.read_text().split() for path in plugin.glob("mpi.node?")}
+    parts = run.parts[run.parts["key"] == "mpi"].set_index("node")
+    assert len(said) == 2
+    assert set(parts.index) == set(said)
+    for node, (used, peak) in said.items():
+        own = times(plugin / "mpi.times") if node == task["node"] else 0.0  # of the shell, and of srun
+        assert cpu(parts["cpu_s"][node], float(used) + own), node
+        beside = parts["memory_peak_bytes"][node] - float(peak)
+        assert abs(beside) <= 0.01 * float(peak) or (own and 0 < beside < 20e6), node
+        assert parts["samples"][node] >= 2
+    assert task["cpu_s"] == pytest.approx(parts["cpu_s"].sum())
+    assert task["memory_peak_bytes"] == parts["memory_peak_bytes"].max()
+    assert list(task["flags"]) == []
+
+
+def test_samples_of_all_nodes_are_in_one_time(plugin: Path) -> None:
+    samples = the_run(plugin).samples("process")
+    assert set(samples["node"]) >= {path.suffix[1:] for path in plugin.glob("mpi.node?")}
+    assert samples["time_ns"].max() - samples["time_ns"].min() < 300e9  # monotonic clocks are 100,000 s apart
+
+
+def test_the_run_expects_and_has_all_jobs(plugin: Path) -> None:
+    coverage = the_run(plugin).info["coverage"]
+    assert {name: coverage[name] for name in ("expected", "came", "missing")} == {
+        "expected": 3,
+        "came": 3,
+        "missing": [],
+    }
+
+
+KILLED = """
+rule hungry:
+    output: "hungry.txt"
+    resources: mem_mb=500
+    shell: "python3 -S grow.py; touch {output}"
+rule late:
+    output: "late.txt"
+    resources: mem_mb=200
+    shell: "sleep 200; touch {output}"
+"""
+
+
+def submitted(bed: Slurm, folder: Path, target: str, *options: str) -> dict[str, Any]:
+    """Run a job by `sbatch` that Slurm ends; return its row."""
+    pytest.importorskip("snakemake_executor_plugin_cluster_generic")
+    submit = " ".join(["sbatch --parsable --mem={resources.mem_mb}", *options])
+    done = snakemake(
+        bed, folder, KILLED, "--executor", "cluster-generic", "--cluster-generic-submit-cmd", submit, "-j2",
+        "--cluster-generic-status-cmd", str(folder / "status.sh"), "--seconds-between-status-checks", "1",
+        f"{target}.txt",
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    task = row(the_run(folder), target)
+    assert str(task["external_id"]).isdigit()
+    assert str(task["node"]).startswith("node")
+    return task
+
+
+def test_a_job_that_slurm_ended_for_its_memory_says_so_and_keeps_its_samples(bed: Slurm, tmp_path: Path) -> None:
+    task = submitted(bed, tmp_path, "hungry")
+    assert task["state"] == "failed"
+    assert re.search("Slurm: .*exceeded (job )?memory limit", str(task["reason"]), re.IGNORECASE)
+    assert "oom" in task["flags"]
+    assert task["samples"] >= 1
+    assert task["memory_peak_bytes"] >= 120e6
+    assert not pd.isna(task["cpu_s"])
+
+
+@pytest.mark.slow
+def test_a_job_that_slurm_ended_for_its_time_says_so(bed: Slurm, tmp_path: Path) -> None:
+    task = submitted(bed, tmp_path, "late", "--time=1")
+    assert task["state"] == "failed"
+    assert "at its time limit of 00:01:00" in str(task["reason"])
+    assert task["samples"] >= 50
