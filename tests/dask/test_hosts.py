@@ -60,8 +60,7 @@ class Deaths:
         farm.worker("one", "w2", nanny=False)
         farm.worker("two", "w3", "--memory-limit", f"{LIMIT}MiB")
         farm.worker("three", "w4", "--memory-limit", 0)
-        farm.worker("three", "w5", "--memory-limit", 0)
-        farm.wait(5)
+        farm.wait(4)
         farm.client("client.register_plugin(jumper_dask.JumperPlugin(interval=0.2)); None")
 
     def hold(self, name: str) -> tuple[Path, int]:
