@@ -92,6 +92,8 @@ def texts(frame: pd.DataFrame, column: str) -> list[str]:
     """Return a column as strings, null as the empty string."""
     if column not in frame:
         return [""] * len(frame)
+    if isinstance(frame[column].dtype, pd.StringDtype):
+        return list(frame[column].to_numpy(dtype=object, na_value=""))
     values = frame[column].to_numpy(dtype=object)
     return ["" if missing else str(value) for value, missing in zip(values, pd.isna(values), strict=True)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 
 from jumper.analysis.findings import snippets
 from jumper.analysis.findings.finding import Finding, hours, many
@@ -27,7 +28,7 @@ def failed(view: View) -> Iterator[Finding]:
                 continue
             cost = float(view.core_hours[bad].sum())
             why = sorted({str(reasons[i] or (f"exit status {codes[i]}" if codes[i] else "")) for i in bad} - {""})
-            done = set(keys[rows][view.done[rows]])
+            done = set(keys[rows][view.done[rows] & pd.Series(keys[rows]).isin(keys[bad]).to_numpy()])
             again = sum(keys[i] in done for i in bad)
             text = f"{verb} in {len(bad):,} of {many(len(rows), 'attempt')}"
             text += f", which cost {hours(cost, 'core')}" if 3600 * cost >= 1 else ""
@@ -46,8 +47,9 @@ def killed(view: View) -> Iterator[Finding]:
     limit = view.floats("memory_limit_bytes")
     bound = np.where(limit > 0, limit, view.bound)
     near = peaks / np.where(bound > 0, bound, np.nan)
-    by_nanny = np.array(["nanny ended it" in reason for reason in reasons], dtype=bool)
-    by_memory = (near >= NEAR) | view.flagged("oom") | by_nanny
+    by_memory = (near >= NEAR) | view.flagged("oom")
+    lost = np.flatnonzero(states == "lost")
+    by_memory[lost] |= np.array(["nanny ended it" in reason for reason in reasons[lost]], dtype=bool)
     which = np.flatnonzero((peaks > 0) & ((states == "lost") | ((states == "failed") & by_memory)))
     for i in which[np.argsort(-peaks[which], kind="stable")][:DEATHS]:
         before = f"from {human_bytes(starts[i])} " if peaks[i] > starts[i] > 0 else ""

@@ -22,8 +22,7 @@ from jumper.analysis.findings.thresholds import (
 )
 from jumper.analysis.findings.view import View
 from jumper.analysis.sizing import LEAST_BYTES, MARGIN, TAILS, upper
-from jumper.analysis.summary import left_behind
-from jumper.analysis.tables import floats, times
+from jumper.analysis.tables import times
 from jumper.analysis.units import human_bytes
 
 
@@ -85,9 +84,10 @@ def far(view: View) -> Iterator[Finding]:
 
 def leaks(view: View) -> Iterator[Finding]:
     """Groups whose attempts leave memory behind in their worker that is still there when the next one begins."""
-    table = pd.DataFrame({name: view.texts(name) for name in ("group", "node", "pid")})
-    table["left"], table["start"] = left_behind(view.tasks), floats(view.tasks, "rss_start_bytes")
-    table["begun"] = times(view.tasks, "start_ns")
+    start, stop = (view.floats(f"rss_{when}_bytes") for when in ("start", "stop"))
+    left = np.where(view.flagged("shared"), np.nan, stop - start)
+    table = pd.DataFrame({"group": view.texts("group"), "node": view.texts("node"), "left": left, "start": start})
+    table["pid"], table["begun"] = np.nan_to_num(view.floats("pid")), times(view.tasks, "start_ns")
     alone = table[np.isfinite(table["left"])].sort_values("begun")
     if alone.empty:
         return
@@ -102,9 +102,9 @@ def leaks(view: View) -> Iterator[Finding]:
     stays = (found["count"] >= ENOUGH) & (found["left"] > 0) & (found["high"] - found["low"] >= KEPT * found["left"])
     found["count"] -= 1
     for group, row in found[stays].groupby("group", sort=True)[["left", "count"]].sum().iterrows():
-        left, count = float(row["left"]), int(row["count"])
-        if left >= LEAK_BYTES * count:
-            text = (f"left {human_bytes(left / count)} behind in its worker each time, over "
+        each, count = float(row["left"] / row["count"]), int(row["count"])
+        if each >= LEAK_BYTES:
+            text = (f"left {human_bytes(each)} behind in its worker each time, over "
                     f"{many(count, 'attempt')}, and most of it was still there in the end.")  # fmt: skip
             action = "Results that Dask keeps are among it; if there are none, look for a cache or a leak."
             yield Finding("info", str(group), text, action, name="leak")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from jumper.analysis.findings.thresholds import (
 )
 from jumper.analysis.findings.view import View
 from jumper.analysis.units import human_bytes, human_seconds
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Floats
 
 
 def io(view: View) -> Iterator[Finding]:
@@ -54,13 +58,15 @@ def stragglers(view: View) -> Iterator[Finding]:
     slow: dict[str, list[tuple[float, float, str]]] = {}
     compared = 0
     for group, rows in view.enough(view.done & (wall > 0) & ~view.flagged("truncated") & (nodes != "")):
+        rows = rows[np.argsort(wall[rows], kind="stable")]
         names, which, counts = np.unique(nodes[rows].astype(str), return_inverse=True, return_counts=True)
         for number in np.flatnonzero((counts >= ENOUGH) & (len(rows) - counts >= ENOUGH)):
             compared += 1
-            here, there = wall[rows[which == number]], wall[rows[which != number]]
-            if np.median(here) >= SLOWER * np.median(there):
-                usual, longer = float(np.median(there)), float(np.median(here))
-                extra = float((longer - usual) * view.threads[rows[which == number]].sum() / 3600)
+            on_it = which == number
+            here, there = wall[rows[on_it]], wall[rows[~on_it]]
+            longer, usual = _middle(here), _middle(there)
+            if longer >= SLOWER * usual:
+                extra = float((longer - usual) * view.threads[rows[on_it]].sum() / 3600)
                 words = f"{group} takes {human_seconds(longer)} there and {human_seconds(usual)} elsewhere"
                 slow.setdefault(str(names[number]), []).append((mann_whitney(here, there), extra, words))
     for node, cases in slow.items():
@@ -72,3 +78,8 @@ def stragglers(view: View) -> Iterator[Finding]:
                     f"chance {odds}). That cost {hours(cost, 'core')}.")  # fmt: skip
             action = "Look at its clock frequency, its neighbours, its disk; or leave it out."
             yield Finding("medium", node, text, action, name="straggler", core_hours=cost)
+
+
+def _middle(values: Floats) -> float:
+    """Return the median of sorted values."""
+    return float(values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2

@@ -13,8 +13,7 @@ import pandas as pd
 from jumper.analysis.advice import UNSURE
 from jumper.analysis.findings.thresholds import ENOUGH, LONG_S
 from jumper.analysis.rates import increments
-from jumper.analysis.summary import lists
-from jumper.analysis.tables import RunTables, floats, interval_of, series, texts, times
+from jumper.analysis.tables import RunTables, floats, interval_of, texts, times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,18 +79,18 @@ class View:
         return self._texts[column]
 
     @cached_property
-    def _flagged(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for row, flags in enumerate(lists(self.tasks, "flags")):
-            for flag in flags:
-                found.setdefault(str(flag), []).append(row)
-        return found
+    def _flagged(self) -> dict[str, Ints]:
+        if "flags" not in self.tasks:
+            return {}
+        flags = self.tasks["flags"].reset_index(drop=True).explode().dropna()
+        return {str(flag): flags.index.to_numpy()[at] for flag, at in flags.groupby(flags).indices.items()}
 
     def flagged(self, *flags: str) -> Bools:
         """Return which attempts carry one of these flags."""
         found = np.zeros(len(self), dtype=bool)
         for flag in flags:
-            found[self._flagged.get(flag, [])] = True
+            if flag in self._flagged:
+                found[self._flagged[flag]] = True
         return found
 
     @cached_property
@@ -161,25 +160,27 @@ class View:
     @cached_property
     def node_time(self) -> dict[str, NodeTime]:
         """What each node did, from the stream ``system``."""
-        parts: dict[str, list[NodeTime]] = {}
-        interval_s = interval_of(self.run)
-        for keys, rows in series(self.run.samples("system")):
-            at = times(rows, "time_ns")
-            seconds, busy = increments(at, floats(rows, "cpu_ns"), interval_s)
-            waits = [increments(at, floats(rows, f"{what}_pressure_ns"), interval_s)[1] for what in ("cpu", "io")]
-            known = np.isfinite(busy)
-            scale = seconds[known] * 1e9
-            parts.setdefault(str(keys.get("node", "")), []).append(
-                NodeTime(seconds[known], busy[known] / scale, *(wait[known] / scale for wait in waits))
-            )
-        return {node: _joined(found) for node, found in parts.items()}
+        samples = self.run.samples("system")
+        if not {"node", "segment"} <= set(samples.columns) or samples.empty:
+            return {}
+        one = samples.groupby(["node", "segment"], dropna=False).ngroup().to_numpy()
+        order = np.lexsort((times(samples, "time_ns"), one))
+        at, same = times(samples, "time_ns")[order], np.diff(one[order], prepend=-1) == 0
+        grown = [
+            increments(at, floats(samples, name)[order], interval_of(self.run))
+            for name in ("cpu_ns", "cpu_pressure_ns", "io_pressure_ns")
+        ]
+        seconds = grown[0][0]
+        rates = [np.where(same, increase / (seconds * 1e9), np.nan) for _, increase in grown]
+        known = np.isfinite(rates[0])
+        nodes = samples["node"].to_numpy(dtype=object)[order][known]
+        columns = [values[known] for values in (seconds, *rates)]
+        return {
+            str(node): NodeTime(*(values[rows] for values in columns))
+            for node, rows in pd.Series(nodes).groupby(nodes).indices.items()
+        }
 
     def cpus(self, node: str) -> int | None:
         """Return how many CPUs a node has, or None."""
         facts: Any = self.run.nodes.get(node) or {}
         return int(facts.get("num_system_cpus") or facts.get("num_cpus") or 0) or None
-
-
-def _joined(parts: list[NodeTime]) -> NodeTime:
-    names = ("seconds", "busy", "cpu_pressure", "io_pressure")
-    return NodeTime(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
