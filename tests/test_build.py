@@ -97,7 +97,7 @@ def test_without_a_compiler_the_install_succeeds(source: Path, compiler: str) ->
         names = built.namelist()
         assert str(built.filename).endswith("-py3-none-any.whl")
         built.extractall(source / "installed")
-    assert "jumper/cli.py" in names
+    assert "jumper/cli/__init__.py" in names
     assert not [name for name in names if name.endswith((".so", "_shim", "_spawn"))]
     done = subprocess.run(
         [sys.executable, "-m", "jumper.cli", "doctor"], cwd=source / "installed", capture_output=True, text=True,
