@@ -81,7 +81,7 @@ def checked(settings: Any) -> Settings:
 
 def end(run: MainRun, site: Site, settings: Any, quiet: bool) -> None:
     """End the sampling of the main process, finish the run, and say where it is."""
-    from jumper_snakemake.main import finish
+    from jumper_snakemake.main import finish, logs_of_jobs
 
     site.close()
     os.environ.pop(VARIABLE, None)
@@ -89,7 +89,8 @@ def end(run: MainRun, site: Site, settings: Any, quiet: bool) -> None:
         run.close()
         if run.path is not None:
             try:
-                finish(run.path, settings.report == "html", (lambda text: None) if quiet else say)
+                logs = [*run.logs, *logs_of_jobs(settings.logs, run.began_ns)]
+                finish(run.path, settings.report == "html", (lambda text: None) if quiet else say, logs)
             except KeyboardInterrupt:
                 say(f"not merged: interrupted; `jumper report {run.path}` does it")
 
@@ -110,7 +111,7 @@ def join(arguments: list[str]) -> None:
     from jumper_snakemake.hook import install
     from jumper_snakemake.site import Site
 
-    site = Site(lambda: settings)
+    site = Site(lambda: settings, is_job=True)
     atexit.register(site.close)
     with site.harmless("the start of a job process"):
         install(site, replace_benchmark=settings.benchmark == "replace")

@@ -244,7 +244,8 @@ def _report_job_submission(original: Callable[..., Any]) -> Callable[..., Any]:
             external = getattr(job_info, "external_jobid", None)
             if external is not None and _site.submitted is not None:
                 job = job_info.job
-                _site.submitted(job.jobs if job.is_group() else [job], str(external))
+                logs = [str(value) for name, value in (job_info.aux or {}).items() if "log" in name and value]
+                _site.submitted(job.jobs if job.is_group() else [job], str(external), logs)
         return original(self, job_info, *args, **kwargs)
 
     return report_job_submission

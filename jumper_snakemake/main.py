@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,9 @@ class MainRun:
         self._keys: dict[Any, dict[str, Any]] = {}
         self._attempts: dict[str, int] = {}
         self._asking: list[threading.Thread] = []
+        self.began_ns = time.time_ns()
+        #: files that jobs' output may be in
+        self.logs: set[Path] = set()
         #: rules that only gather files
         self.bodiless: Collection[str] = ()
 
@@ -84,7 +87,7 @@ class MainRun:
             self._writer.text(record)
         self._waiting.clear()
         self._writer.flush()
-        return self._settings._replace(run=str(directory.path))
+        return self._settings._replace(run=str(directory.path), inode=directory.path.stat().st_ino)
 
     def event(self, name: str, fields: Mapping[str, Any]) -> None:
         """Take one of Snakemake's log events (snakemake_interface_logger_plugins.common.LogEvent)."""
@@ -109,15 +112,18 @@ class MainRun:
         elif name == "job_error":
             self._failed(fields)
 
-    def submitted(self, jobs: Iterable[Any], external_id: str | None) -> None:
+    def submitted(self, jobs: Iterable[Any], external_id: str, logs: Iterable[str]) -> None:
         """Take that jobs were given to a batch system as one; of a group, Snakemake tells no start of its own.
 
         Parameters
         ----------
         jobs : iterable of snakemake.jobs.Job
-        external_id : str or None
+        external_id : str
             The batch system's id.
+        logs : iterable of str
+            Files that the executor has their output in.
         """
+        self.logs.update(map(Path, logs))
         together = list(jobs)
         for job in together:
             key = job_key(job.rule.name, {str(k): v for k, v in job.wildcards_dict.items()})
@@ -147,6 +153,8 @@ class MainRun:
 
     def _failed(self, fields: Mapping[str, Any]) -> None:
         aux = fields.get("aux") or {}
+        logs = [str(log).split(" (")[0] for log in fields.get("log") or ()]
+        self.logs.update(map(Path, logs))
         external = aux.get("external_jobid") if isinstance(aux, Mapping) else None
         known = self._ended(fields.get("jobid"), state="failed", external_id=external)
         if known is None or external is None:
@@ -154,7 +162,7 @@ class MainRun:
         attempt = self._attempts[known["key"]]
 
         def ask() -> None:
-            end = slurm_end(str(external), os.getcwd(), [str(log).split(" (")[0] for log in fields.get("log") or ()])
+            end = slurm_end(str(external), os.getcwd(), logs)
             if end.reason:
                 self._note("note", known, attempt=attempt, ended_by=end.reason, flags=list(end.flags))
 
@@ -194,7 +202,22 @@ class MainRun:
             writer.close()
 
 
-def finish(path: Path, report: bool, say: Callable[[str], None]) -> None:
+def logs_of_jobs(folder: str | None, since_ns: int) -> Iterator[Path]:
+    """Yield the files that logs of jobs are in, as far as they were written since a time (UTC ns).
+
+    In a folder, and where executors keep them: ``.snakemake/NAME_logs`` (Slurm, LSF, Google Batch),
+    ``.snakemake/auxiliary/NAME-logs`` (Kubernetes).
+    """
+    work = Path(".snakemake")
+    for place in (*work.glob("*logs"), *work.glob("auxiliary/*logs"), *([Path(folder)] if folder else ())):
+        for parent, _, names in os.walk(place):
+            for file in (Path(parent, name) for name in names):
+                with contextlib.suppress(OSError):
+                    if file.is_file() and file.stat().st_mtime_ns >= since_ns:
+                        yield file
+
+
+def finish(path: Path, report: bool, say: Callable[[str], None], logs: Iterable[Path] = ()) -> None:
     """Merge a run, write its `benchmarks.tsv` and its report, and say in one line where they are.
 
     Parameters
@@ -204,10 +227,13 @@ def finish(path: Path, report: bool, say: Callable[[str], None]) -> None:
         Write the report too.
     say : callable
         Called with the line.
+    logs : iterable of Path
+        Where the records may be of jobs that are missing.
     """
     from jumper.core.run import open_run
     from jumper.schema.errors import MissingExtraError
     from jumper.store.rundir import RunDirectory
+    from jumper_snakemake.compact import bring_home
     from jumper_snakemake.table import write_benchmarks
 
     with contextlib.suppress(OSError):
@@ -215,6 +241,8 @@ def finish(path: Path, report: bool, say: Callable[[str], None]) -> None:
     shown = os.path.relpath(path)
     try:
         run = open_run(path)
+        if run.tasks["cpu_s"].isna().any() and bring_home(logs, RunDirectory(path).spool, path.name):
+            run = open_run(path)
         tasks = run.tasks
     except MissingExtraError as error:
         say(f"measured, not merged yet: {error}; then `jumper report {shown}`")
@@ -232,7 +260,10 @@ def finish(path: Path, report: bool, say: Callable[[str], None]) -> None:
 def coverage_of(tasks: Any) -> dict[str, Any]:
     """Return what run.json says of the attempts that were expected and those whose cost came."""
     lost = tasks[tasks["cpu_s"].isna()]
-    missing = [{"key": str(key), "reason": "no record of its cost came"} for key in lost["key"]]
+    missing = [
+        {"key": str(key), "reason": "no record of its cost came: neither in the run's folder nor in a log"}
+        for key in lost["key"]
+    ]
     return {"expected": len(tasks), "came": len(tasks) - len(lost), "missing": missing}
 
 

@@ -32,6 +32,8 @@ class Settings(NamedTuple):
         ``replace``: the values in `benchmark:` files are ours; ``keep``: Snakemake's.
     multinode : str
         ``auto`` or ``off``.
+    inode : int
+        Of the run directory: a copy of it, which nobody reads, has another one.
     jobs_only : bool
         Only Snakemake's own job processes are measured, not a workflow that one of them starts.
     """
@@ -42,6 +44,7 @@ class Settings(NamedTuple):
     levels: str = "system"
     benchmark: str = "replace"
     multinode: str = "auto"
+    inode: int = 0
     jobs_only: bool = True
 
 
@@ -72,6 +75,8 @@ def decode(text: str) -> Settings:
     more: dict[str, Any] = dict(values)
     if "interval" in values:
         more["interval"] = float(values["interval"])
+    if "inode" in values:
+        more["inode"] = int(values["inode"])
     if "jobs_only" in values:
         more["jobs_only"] = values["jobs_only"] == "True"
     return Settings(**more)

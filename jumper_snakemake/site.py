@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,8 @@ class Site:
     ----------
     settings : callable
         Returns the settings when they are first needed, with a run directory that is there.
+    is_job : bool
+        This is a job process: the run directory may be on a file system that is not its own.
 
     Attributes
     ----------
@@ -70,21 +73,23 @@ class Site:
     bodiless : set of str
         Rules that only gather files: they have jobs, which do nothing.
     submitted : callable or None
-        Of the main process: takes jobs that were given to a batch system as one, and its id of them.
+        Of the main process: takes jobs that were given to a batch system as one, its id of them, and their logs.
     looker : Looker or None
         Who looks at benchmarked jobs, once there was one.
     """
 
-    def __init__(self, settings: Callable[[], Settings]) -> None:
+    def __init__(self, settings: Callable[[], Settings], is_job: bool = False) -> None:
         self._make = settings
+        self._is_job = is_job
         self._settings: Settings | None = None
         self._engines: list[Roots] = []
         self._lock = threading.RLock()
         self._warned = False
         self._nodes: Nodes | None = None
+        self._apart: str | None = None
         self.running: set[Any] = set()
         self.bodiless: set[str] = set()
-        self.submitted: Callable[[Iterable[Any], str], None] | None = None
+        self.submitted: Callable[[Iterable[Any], str, Iterable[str]], None] | None = None
         self.looker: Looker | None = None
 
     @property
@@ -162,13 +167,48 @@ class Site:
         for engine in engines:
             with self.harmless("the end of the samples"):
                 engine.stop()
+        with self._lock:
+            apart, self._apart = self._apart, None
+        if apart is not None:
+            with self.harmless("the record for this job's log"):
+                self._tell(apart)
+
+    def _spool(self, settings: Settings) -> str:
+        """Return the run's spool; where the run is not on this file system, one that is told to the log at the end."""
+        spool = os.path.join(settings.run, "spool")
+        try:
+            here = os.stat(settings.run).st_ino
+            os.stat(spool)
+        except OSError:
+            if self._apart is None:
+                import tempfile
+
+                self._apart = tempfile.mkdtemp(prefix="jumper-")
+            return self._apart
+        if self._is_job and settings.inode not in (0, here):
+            self._apart = spool
+        return spool
+
+    def _tell(self, spool: str) -> None:
+        """Put what was measured into the log of this job."""
+        import shutil
+        from pathlib import Path
+
+        from jumper.utilities import node_name, safe_name
+        from jumper_snakemake.compact import lines_of
+
+        for path in Path(spool).glob(f"{safe_name(node_name(), 80)}.{os.getpid()}.*.seg"):
+            sys.stderr.write("".join(f"{line}\n" for line in lines_of(path)))
+        sys.stderr.flush()
+        if spool != os.path.join(self.settings.run, "spool"):
+            shutil.rmtree(spool, ignore_errors=True)
 
     def _new_engine(self) -> Roots:
         from jumper.monitor.filesystems import is_shared
         from jumper.monitor.roots import roots
 
         settings = self.settings
-        spool = os.path.join(settings.run, "spool")
+        spool = self._spool(settings)
         engine = roots(
             settings.backend,
             settings.interval,

@@ -27,6 +27,7 @@ _FIELDS: tuple[tuple[str, type, Any, str], ...] = (
     ("benchmark", str, "replace", "Whose values `benchmark:` files have: replace (ours) or keep (Snakemake's)."),
     ("multinode", str, "auto", "Follow a job to all of its nodes where it has several: auto or off."),
     ("report", str, "html", "What is made at the end: html or none."),
+    ("logs", str, None, "Folder with the logs of jobs that do not share this file system; see docs/snakemake.md."),
 )
 
 #: Made, not written as a class: Snakemake reads the types of the fields, which would be strings here.

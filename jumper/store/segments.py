@@ -74,6 +74,21 @@ class Segment:
         """Streams that have rows."""
         return list(dict.fromkeys(block.stream for block in self._rows))
 
+    def rows(self) -> Iterator[tuple[str, dict[str, int | float | None]]]:
+        """Yield (stream, row) in the order they were written; needs no numpy, and is slow."""
+        for block in self._rows:
+            width = -(-block.rows // 8)
+            begin = block.offset + -(-width * len(block.columns) // 8) * 8
+            columns = []
+            for position, (_, dtype) in enumerate(block.columns):
+                bitmap = block.offset + position * width
+                bits = int.from_bytes(self._data[bitmap : bitmap + width], "little")
+                code = f"<{block.rows}{'q' if dtype == 'i8' else 'd'}"
+                values = struct.unpack_from(code, self._data, begin + position * block.rows * 8)
+                columns.append([value if bits >> row & 1 else None for row, value in enumerate(values)])
+            for values in zip(*columns, strict=True):
+                yield block.stream, {name: value for (name, _), value in zip(block.columns, values, strict=True)}
+
     def table(self, stream: str) -> dict[str, ColumnData]:
         """Return column -> (values, valid) of a stream, rows in the order they were written."""
         import numpy as np
