@@ -61,7 +61,7 @@ def findings(run: Path, as_json: bool) -> None:
     if as_json:
         print_json(found.as_json(opened))
     else:
-        console().print(found.FindingsText(opened))
+        console().print(found.FindingsText(found.found_in(opened)))
 
 
 @click.command()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from jumper.analysis.advice import Advice
     from jumper.analysis.comparison import Comparison
+    from jumper.analysis.findings import Finding
     from jumper.report.plots import Plots
 
 Progress = Callable[[int, int], None]
@@ -129,6 +130,14 @@ class Run:
         from jumper.analysis.summary import summarize
 
         return summarize(self.tasks, by=by)
+
+    def findings(self) -> list[Finding]:
+        """Return what stands out, the most severe first, among equals what cost most; see docs/findings.md."""
+        try:
+            from jumper.analysis.findings import findings
+        except ImportError as error:
+            raise _need("report", error) from error
+        return findings(self)
 
     def advise(self, may_fail: float = 0.0, progress: Progress | None = None) -> list[Advice]:
         """Return what each group should ask for, the one that saves most first; see docs/advice.md.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,18 @@ SCHEMA = 1
 _STYLE = {"high": "bold red", "medium": "bold yellow", "info": "bold cyan"}
 
 
-def _findings(run: RunTables) -> list[Finding]:
+def found_in(run: RunTables) -> list[Finding]:
+    """Return the findings of a run.
+
+    Raises
+    ------
+    MissingExtraError
+        Where the extra ``report`` is not installed.
+    """
     need("numpy", "pandas")
     from jumper.analysis.findings import findings
-    from jumper.analysis.tables import Cached
 
-    return findings(Cached(run))
+    return findings(run)
 
 
 def as_json(run: RunTables) -> dict[str, Any]:
@@ -35,14 +42,22 @@ def as_json(run: RunTables) -> dict[str, Any]:
         ``schema`` (1), ``run``, and ``findings``: the attributes of
         :class:`~jumper.analysis.findings.Finding`, in the order of rank.
     """
-    return {"schema": SCHEMA, "run": str(run.info.get("run", "")), "findings": [asdict(f) for f in _findings(run)]}
+    return {"schema": SCHEMA, "run": str(run.info.get("run", "")), "findings": [asdict(one) for one in found_in(run)]}
 
 
 class FindingsText:
-    """Findings as rich prints them, one paragraph each."""
+    """Findings as rich prints them, one paragraph each.
 
-    def __init__(self, run: RunTables) -> None:
-        self.findings = _findings(run)
+    Parameters
+    ----------
+    findings : sequence of Finding
+    most : int, optional
+        How many are printed; what is left out is counted.
+    """
+
+    def __init__(self, findings: Sequence[Finding], most: int | None = None) -> None:
+        self.findings = findings
+        self.most = len(findings) if most is None else most
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield severity, subject, evidence, what to do, and what to paste."""
@@ -51,7 +66,7 @@ class FindingsText:
 
         if not self.findings:
             yield Text("Nothing stands out.")
-        for finding in self.findings:
+        for finding in self.findings[: self.most]:
             yield Text.assemble(
                 (f"{finding.severity:<7}", _STYLE[finding.severity]), (finding.subject, "bold"), " ", finding.text
             )
@@ -59,3 +74,6 @@ class FindingsText:
                 yield Padding(Text(finding.action), (0, 0, 0, 7))
             if finding.snippet:
                 yield Padding(Text(finding.snippet, style="cyan"), (0, 0, 0, 7))
+        left_out = len(self.findings) - self.most
+        if left_out > 0:
+            yield Text(f"and {left_out:,} more: jumper findings RUN", style="dim")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jumper.analysis.units import digits, human_bytes, human_seconds
 from jumper.report.extra import need
+from jumper.report.found import FindingsText, as_json, found_in
 from jumper.schema.tasks import TASK_COLUMNS
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Version of the document of :func:`summary_json`.
 SCHEMA = 1
+#: Findings below a summary; `jumper findings` prints all.
+_MOST_FINDINGS = 3
 _TITLES = {"group": "group", "node": "node", "key": "task"}
 
 
@@ -25,11 +28,11 @@ _LESS = ("flagged", "median", "longest", "read", "written", "asked", "allowed")
 class Summary:
     """A summary that fits itself into the width of the console it is printed on."""
 
-    def __init__(self, heads: list[str], rows: list[list[str]], line: str) -> None:
-        self.heads, self.rows, self.line = heads, rows, line
+    def __init__(self, heads: list[str], rows: list[list[str]], line: str, findings: FindingsText | None) -> None:
+        self.heads, self.rows, self.line, self.findings = heads, rows, line, findings
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the table, the key figures, and which columns had no room."""
+        """Yield the table, the key figures, which columns had no room, and what stands out."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -54,10 +57,13 @@ class Summary:
         yield Text(self.line, style="dim")
         if left_out:
             yield Text(f"no room here for: {', '.join(left_out)} (--json has all)", style="dim")
+        if self.findings is not None and self.findings.findings:
+            yield Text()
+            yield self.findings
 
 
 def summary_table(run: RunTables, by: str = "group") -> Summary:
-    """Return what rich prints for a summary: a table, and the key figures below it.
+    """Return what rich prints for a summary: a table, the key figures below it, and by group what stands out most.
 
     Parameters
     ----------
@@ -92,7 +98,9 @@ def summary_table(run: RunTables, by: str = "group") -> Summary:
         + [show(float(row[column])) if row.notna()[column] else "" for _, column, show in columns]
         for name, row in rows.iterrows()
     ]
-    return Summary([_TITLES[by], *(title for title, _, _ in columns)], cells, _line(headline(run)))
+    heads = [_TITLES[by], *(title for title, _, _ in columns)]
+    findings = FindingsText(found_in(run), _MOST_FINDINGS) if by == "group" else None
+    return Summary(heads, cells, _line(headline(run)), findings)
 
 
 def summary_json(run: RunTables, by: str = "group") -> dict[str, Any]:
@@ -101,7 +109,8 @@ def summary_json(run: RunTables, by: str = "group") -> dict[str, Any]:
     Returns
     -------
     dict
-        ``schema`` (1), ``run``, ``by``, ``headline``, and ``groups``: the rows of
+        ``schema`` (1), ``run``, ``by``, ``headline``, ``findings`` (as :func:`jumper.report.found.as_json`
+        has them), and ``groups``: the rows of
         :func:`jumper.analysis.summary.summarize`; for ``by="key"`` instead ``tasks``:
         one object an attempt with the columns of the tasks table.
     """
@@ -115,6 +124,7 @@ def summary_json(run: RunTables, by: str = "group") -> dict[str, Any]:
         "run": str(run.info.get("run", "")),
         "by": by,
         "headline": {name: _plain(value) for name, value in headline(run).items()},
+        "findings": as_json(run)["findings"],
     }
     rows = summarize(run.tasks, by=by)
     if by == "key":

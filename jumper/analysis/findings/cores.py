@@ -74,7 +74,8 @@ def crowded(view: View) -> Iterator[Finding]:
         seconds = float(time.seconds[pressed].sum())
         if seconds >= SPAN_S and seconds >= CROWDED_PART * time.seconds.sum():
             waited = float((time.cpu_pressure * time.seconds)[pressed].sum() / seconds)
-            share = float(cpu[nodes == node].sum() / (time.busy * time.seconds).sum())
+            used = max(float(cpu[nodes == node].sum()), _watched_s(view, node))
+            share = min(used / float((time.busy * time.seconds).sum()), 1.0)
             found.append((seconds, node, waited, share))
     for ours in (True, False):
         those = [one for one in found if (one[3] >= OURS) == ours]
@@ -82,8 +83,8 @@ def crowded(view: View) -> Iterator[Finding]:
             continue
         seconds, node, waited, share = max(those)
         text = (f"{'was' if len(those) == 1 else 'were'} crowded: for {human_seconds(seconds)} all CPUs of {node} were "
-                f"busy, and {waited:.0%} of that time some thread waited for one. Tasks of this run used "
-                f"{min(share, 1):.0%} of what was used there.")  # fmt: skip
+                f"busy, and {waited:.0%} of that time some thread waited for one. This run used {share:.0%} of the "
+                f"CPU time that was used there.")  # fmt: skip
         subject = listed(sorted(name for _, name, *_ in those))
         if ours:
             action = "Run fewer tasks at once, or let each ask for the threads that it uses."
@@ -91,6 +92,15 @@ def crowded(view: View) -> Iterator[Finding]:
         else:
             action = "Others held the CPUs: wall times are longer than they would be alone."
             yield Finding("info", subject, text, action, name="cores-crowded")
+
+
+def _watched_s(view: View, node: str) -> float:
+    """Return the CPU time of all that was watched on a node."""
+    samples = view.run.samples("process", node=node)
+    if not {"segment", "pid", "cpu_ns"} <= set(samples.columns):
+        return 0.0
+    grown = samples.groupby(["segment", "pid"])["cpu_ns"].agg(["min", "max"]).astype("float64")
+    return float((grown["max"] - grown["min"]).sum() / 1e9)
 
 
 def _fewer(view: View, node: str) -> str:
