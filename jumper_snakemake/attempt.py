@@ -260,8 +260,8 @@ class Attempt:
             self._nodes = nodes.end(number) if nodes is not None else []
         if not self.in_process or self._watch is None:
             return max((c.ended.mono_ns for c in self.children if c.ended is not None), default=time.monotonic_ns())
-        stop_ns = time.monotonic_ns()
         self._end = Readings.take(self._own_cost_ns(self._watch))
+        stop_ns = time.monotonic_ns()  # after the sample that was taken for it
         self._own_most = self._watch.finish()
         return stop_ns
 

@@ -27,7 +27,11 @@ def truth(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     shutil.copytree(CASES, folder, dirs_exist_ok=True)
     made = Workflow(folder)
     failed = made.call(
-        "--keep-going", "all", "o/failing.txt", logger=(*PLAIN, "--logger-jumper-backend", request.param)
+        "--keep-going",
+        "all",
+        "o/failing.txt",
+        "o/killed.txt",
+        logger=(*PLAIN, "--logger-jumper-backend", request.param),
     )
     assert failed.returncode == 1, failed.stderr
     assert f" measured: `jumper summary {made.runs()[0].relative_to(folder)}`" in failed.stderr
@@ -120,6 +124,11 @@ def test_every_failed_attempt_has_its_cost_and_no_benchmark_file(truth: Workflow
     assert not (truth.folder / "b/failing.tsv").exists()
 
 
+def test_a_job_that_is_killed_says_so(truth: Workflow) -> None:
+    task = truth.task("killed")
+    assert (task["state"], task["exit_code"], task["reason"]) == ("failed", -9, "ended by signal 9")
+
+
 def test_each_repeat_is_a_row_here_and_in_the_file(truth: Workflow) -> None:
     lines = [json.loads(line) for line in (truth.folder / "b/script.jsonl").read_text().splitlines()]
     assert len(lines) == 2
@@ -146,7 +155,7 @@ def test_the_run_says_who_each_job_was(truth: Workflow) -> None:
     run = truth.run()
     assert run.info["kind"] == "snakemake"
     assert set(run.info["versions"]) == {"jumper", "python", "snakemake"}
-    assert run.info["coverage"]["expected"] == run.info["coverage"]["came"] == len(run.tasks) == 12
+    assert run.info["coverage"]["expected"] == run.info["coverage"]["came"] == len(run.tasks) == 13
     assert "all" not in set(run.tasks["key"])
     assert set(run.tasks["kind"]) == {"snakemake"}
 
