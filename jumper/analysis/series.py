@@ -64,8 +64,8 @@ def joined(parts: Sequence[Series]) -> Series | None:
     import numpy as np
 
     parts = [part for part in parts if len(part.mono)]
-    if not parts:
-        return None
+    if len(parts) < 2:
+        return parts[0] if parts else None
     columns: dict[str, Floats] = {}
     for name in {name for part in parts for name in part.columns}:
         before, found = 0.0, []
@@ -127,15 +127,23 @@ class Samples:
 
         if frame.empty:
             return []
-        frame = frame.assign(boot=frame["segment"].map(self._boots)).sort_values("mono_ns", kind="stable")
+        frame = frame.assign(boot=frame["segment"].map(self._boots))
+        names = ["node", "boot", *keys]
+        group = frame.groupby(names, sort=False).ngroup().to_numpy()
+        mono = frame["mono_ns"].to_numpy("int64")
+        order = np.lexsort((mono, group))
+        order = order[np.searchsorted(group[order], 0) :]  # -1: of no known host
+        mono = mono[order]
+        values = {
+            str(name): frame[name].to_numpy("float64", na_value=np.nan)[order]
+            for name in frame.columns
+            if name not in ("node", "segment", "boot", "mono_ns", "time_ns")
+        }
+        firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
         found = []
-        for key, part in frame.groupby(["node", "boot", *keys], sort=False):
-            mono = part["mono_ns"].to_numpy("int64")
-            values = {
-                str(name): part[name].to_numpy("float64", na_value=np.nan)
-                for name in part.columns
-                if name not in ("node", "segment", "boot", "mono_ns", "time_ns")
-            }
+        of_group = zip(*(frame[name].iloc[order[firsts]].tolist() for name in names), strict=True)
+        for key, low, high in zip(of_group, firsts, [*firsts[1:], len(order)], strict=True):
             node, boot, *numbers = key
-            found.append(((node, boot, *(int(str(n)) for n in numbers)), Series(mono, values)))
+            part = {name: column[low:high] for name, column in values.items()}
+            found.append(((node, boot, *(int(str(n)) for n in numbers)), Series(mono[low:high], part)))
         return found
