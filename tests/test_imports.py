@@ -54,6 +54,8 @@ def look(module: str, folder: Path, blocked: tuple[str, ...] = ()) -> dict[str, 
         ("jumper.monitor.agent_process", HEAVY | SCHEDULERS | {"rich", "click"}),
         # dask is that package's own business, and may need numpy
         ("jumper_dask", HEAVY - {"numpy"}),
+        # every Snakemake process imports it, whether it measures or not
+        ("snakemake_logger_plugin_jumper", HEAVY | SCHEDULERS | {"psutil", "jumper", "jumper_snakemake"}),
     ],
 )
 def test_an_import_loads_nothing_heavy_and_does_nothing(module: str, never: set[str], tmp_path: Path) -> None:
