@@ -73,14 +73,14 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     cluster.down()
 
 
-def snakemake(bed: Slurm, folder: Path, snakefile: str, *arguments: str) -> Any:
+def snakemake(bed: Slurm, folder: Path, snakefile: str, *arguments: str, path: str = "") -> Any:
     """Run Snakemake on the login host; return what it said."""
     (folder / "Snakefile").write_text(snakefile)
     shutil.copy(CASES / "rank.py", folder)
     (folder / "status.sh").write_text(STATUS)
     (folder / "grow.py").write_text(GROW)
     (folder / "status.sh").chmod(0o755)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path += f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-m", "snakemake", *arguments, "--latency-wait", "60", *PLAIN]
     return bed.run(*command, cwd=folder, env=environment, timeout=280)
@@ -150,47 +150,76 @@ def test_the_run_expects_and_has_all_jobs(plugin: Path) -> None:
     }
 
 
-KILLED = """
+BATCH = """
 rule hungry:
     output: "hungry.txt"
-    resources: mem_mb=500
+    resources: mem_mb=500, nodes=1
     shell: "python3 -S grow.py; touch {output}"
+rule half:
+    output: "half.txt"
+    resources: mem_mb=900, nodes=2
+    shell: "srun -n 2 python3 -S rank.py 1.0 50 half; touch {output}; times > half.times"
 rule late:
     output: "late.txt"
-    resources: mem_mb=200
+    resources: mem_mb=300, nodes=1
     shell: "sleep 200; touch {output}"
+"""
+#: A Slurm in which a step that overlaps others never comes to be.
+NO_OVERLAP = """#!/bin/sh
+case " $* " in *" --overlap "*) exec sleep 1000 ;; esac
+exec {srun} "$@"
 """
 
 
-def submitted(bed: Slurm, folder: Path, target: str, *options: str) -> dict[str, Any]:
-    """Run a job by `sbatch` that Slurm ends; return its row."""
+def submit(bed: Slurm, folder: Path, *targets: str, options: str = "", **environment: str) -> Run:
+    """Run jobs by `sbatch`, one of which Slurm ends; return what was measured."""
     pytest.importorskip("snakemake_executor_plugin_cluster_generic")
-    submit = " ".join(["sbatch --parsable --mem={resources.mem_mb}", *options])
+    command = f"sbatch --parsable --mem={{resources.mem_mb}} -N{{resources.nodes}} {options}"
     done = snakemake(
-        bed, folder, KILLED, "--executor", "cluster-generic", "--cluster-generic-submit-cmd", submit, "-j2",
+        bed, folder, BATCH, "--executor", "cluster-generic", "--cluster-generic-submit-cmd", command, "-j2",
         "--cluster-generic-status-cmd", str(folder / "status.sh"), "--seconds-between-status-checks", "1",
-        f"{target}.txt",
+        "--keep-going", *(f"{target}.txt" for target in targets), **environment,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
-    task = row(the_run(folder), target)
-    assert str(task["external_id"]).isdigit()
-    assert str(task["node"]).startswith("node")
-    return task
+    return the_run(folder)
 
 
-def test_a_job_that_slurm_ended_for_its_memory_says_so_and_keeps_its_samples(bed: Slurm, tmp_path: Path) -> None:
-    task = submitted(bed, tmp_path, "hungry")
+@pytest.fixture(scope="module")
+def batch(bed: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which jobs ran by `sbatch`, one of them beyond its memory."""
+    folder = tmp_path_factory.mktemp("batch")
+    (folder / "bin").mkdir()
+    srun = folder / "bin/srun"
+    srun.write_text(NO_OVERLAP.format(srun=shutil.which("srun")))
+    srun.chmod(0o755)
+    submit(bed, folder, "hungry", "half", path=f"{srun.parent}:")
+    return folder
+
+
+def test_a_job_that_slurm_ended_for_its_memory_says_so_and_keeps_its_samples(batch: Path) -> None:
+    task = row(the_run(batch), "hungry")
     assert task["state"] == "failed"
     assert re.search("Slurm: .*exceeded (job )?memory limit", str(task["reason"]), re.IGNORECASE)
     assert "oom" in task["flags"]
     assert task["samples"] >= 1
     assert task["memory_peak_bytes"] >= 120e6
     assert not pd.isna(task["cpu_s"])
+    assert str(task["external_id"]).isdigit()
+    assert str(task["node"]).startswith("node")
+
+
+def test_where_the_other_node_cannot_be_followed_the_own_one_is(batch: Path) -> None:
+    run = the_run(batch)
+    task = row(run, "half")
+    assert (task["state"], list(task["flags"])) == ("done", ["nodes 1/2"])
+    (used, _), own = (batch / f"half.{task['node']}").read_text().split(), times(batch / "half.times")
+    assert cpu(task["cpu_s"], float(used) + own)
+    assert run.parts[run.parts["key"] == "half"]["node"].tolist() == [task["node"]]
 
 
 @pytest.mark.slow
 def test_a_job_that_slurm_ended_for_its_time_says_so(bed: Slurm, tmp_path: Path) -> None:
-    task = submitted(bed, tmp_path, "late", "--time=1")
+    task = row(submit(bed, tmp_path, "late", options="--time=1"), "late")
     assert task["state"] == "failed"
     assert "at its time limit of 00:01:00" in str(task["reason"])
     assert task["samples"] >= 50
