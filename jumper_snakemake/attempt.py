@@ -72,7 +72,7 @@ class Attempt:
         self.start_ns = time.monotonic_ns()
         self.stop_ns: int | None = None
         self.shared = self.is_service = False
-        self._told = self._over = False
+        self._told = self._over = self._joined = False
         self._watch: Watch | None = None
         self._base: Readings | None = None
         self._end: Readings | None = None
@@ -179,12 +179,11 @@ class Attempt:
             }
             self.site.note({name: value for name, value in stop.items() if value is not None})
 
-    @property
-    def measured(self) -> bool:
-        """Whether there is anything to measure it by: its readings, or a process that is watched."""
-        if self.in_process:
-            return self._base is not None
-        return not self.children or all(child.watch is not None for child in self.children)
+    def measures(self, pid: int | None) -> bool:
+        """Whether one of its processes is measured; without a pid: whether it is, as a whole."""
+        if pid is None:
+            return self._base is not None if self.in_process else self._joined
+        return any(child.pid == pid and child.watch is not None for child in self.children)
 
     @property
     def known(self) -> bool:
@@ -252,6 +251,7 @@ class Attempt:
             self._watch = self.site.watch(os.getpid())
             self._base = Readings.take(self._own_cost_ns(self._watch))
         self.start_ns = time.monotonic_ns()
+        self._joined = True
 
     def _leave(self) -> int:
         self.site.running.discard(self)

@@ -38,7 +38,7 @@ class Benchmarks:
     def benchmarked(self, pid: Any = None, benchmark_record: Any = None, *interval: Any, **more: Any) -> Iterator[Any]:
         """Fill a record with what the body costs; see ``snakemake.benchmark.benchmarked``."""
         attempt = self._current()
-        if attempt is None or pid is False or not attempt.measured:
+        if attempt is None or pid is False or not attempt.measures(pid):
             with self._original(pid, benchmark_record, *interval, **more) as record:
                 yield record
             return

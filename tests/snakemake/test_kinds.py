@@ -221,6 +221,28 @@ def test_a_killed_snakemake_leaves_what_it_knew_and_resumes(workflow: Make) -> N
     assert lost["samples"] >= 1  # type: ignore[operator]
 
 
+def test_where_nothing_can_be_written_jobs_run_all_the_same(workflow: Make) -> None:
+    made = workflow("""
+rule all:
+    input: "a.txt", "b.txt"
+rule a:
+    output: "a.txt"
+    benchmark: "a.tsv"
+    shell: "sleep 0.2; touch {output}"
+rule b:
+    output: "b.txt"
+    benchmark: "b.tsv"
+    run:
+        open(output[0], "w").close()
+""")
+    said = made.done("--logger-jumper-dir", "/dev/null")
+    warnings = [line for line in said.splitlines() if "jumper" in line and "Command:" not in line]
+    assert len(warnings) == 1
+    assert "/dev/null" in warnings[0]
+    for name in ("a", "b"):  # Snakemake's own values, then
+        assert float((made.folder / f"{name}.tsv").read_text().splitlines()[1].split()[2]) > 0
+
+
 def test_tools_that_call_snakemake_themselves(workflow: Make) -> None:
     made = workflow("rule one:\n    output: 'a.txt'\n    shell: 'touch {output}'\n")
     done = subprocess.run(
