@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jumper_snakemake.beyond import Beyond
 from jumper_snakemake.ends import OOM, oom_kills
 from jumper_snakemake.jobs import reason_of
 from jumper_snakemake.settings import TAG
@@ -77,8 +78,7 @@ class Attempt:
         self._base: Readings | None = None
         self._end: Readings | None = None
         self._own_most: Most | None = None
-        self._parts: dict[str, int] = {}
-        self._nodes: list[str] = []
+        self._beyond = Beyond(site)
         self._oom_kills = oom_kills()
         with site.harmless("a job's start"):
             self._join()
@@ -98,11 +98,11 @@ class Attempt:
         with self.site.harmless("a job's process"):
             # opened while it lives: a zombie's cannot be, but read
             start_ns, io_fd = time.monotonic_ns(), _open_io(pid)
-            elsewhere = self.site.nodes()  # follows what has the tag and is not in the tree
-            watch = None if self.in_process else self.site.watch(pid, self.tag if elsewhere is None else None)
+            nodes = self.site.nodes()  # follows what has the tag and is not in the tree
+            watch = None if self.in_process else self.site.watch(pid, self.tag if nodes is None else None)
             floor = 0 if own_peak else _own_memory()[1]
             self.children.append(Child(pid, start_ns, io_fd, watch, floor, self.tag))
-            self._follow(self.tag)
+            self._beyond.follow(str(self.facts["key"]), self.attempt_id, self.tag)
 
     def belongs(self, pid: int, record: object) -> None:
         """Say which benchmark record a process is measured for; a new one is the next repeat."""
@@ -112,7 +112,7 @@ class Attempt:
             self.next_repeat(record)
             self.children = mine
             for child in mine:
-                self._follow(child.tag)
+                self._beyond.follow(str(self.facts["key"]), self.attempt_id, child.tag)
         self.record = record
 
     def next_repeat(self, record: object | None) -> None:
@@ -120,7 +120,7 @@ class Attempt:
         if self.record is not None:
             self.end(None)
             self.repeat += 1
-            self.children = []
+            self.children, self._beyond = [], Beyond(self.site)
             self.start_ns, self.stop_ns = time.monotonic_ns(), None
             self._told = self._over = False
             with self.site.harmless("a repeat's start"):
@@ -143,6 +143,8 @@ class Attempt:
             if child.watch is not None:
                 child.most = child.watch.finish()
             child.until_ns = time.monotonic_ns()
+            if not self.in_process:
+                self._beyond.end()
 
     def tell_start(self) -> None:
         """Put the start into the run."""
@@ -173,7 +175,7 @@ class Attempt:
                 "exit_code": status if error is not None or status is not None else None,
                 "reason": f"{reason}: the kernel's OOM killer struck meanwhile" if struck else reason,
                 "flags": (["shared"] if self.in_process and self.shared else []) + ([OOM] if struck else []),
-                "nodes": self._nodes or None,
+                "nodes": self._beyond.nodes or None,
                 **(self._process_cost() if self.in_process else self._children_cost()),
                 **facts,
             }
@@ -203,12 +205,14 @@ class Attempt:
     def cpu_s(self) -> float:
         """CPU seconds of what has ended so far; of the whole attempt after its end."""
         if self.in_process:
-            return self._own_cpu_ns() / 1e9 if self._end is not None else 0.0
-        return sum(_cpu_ns(child.ended, child.most) for child in self.children) / 1e9
+            own_ns = self._own_cpu_ns() if self._end is not None else 0
+        else:
+            own_ns = sum(_cpu_ns(child.ended, child.most) for child in self.children)
+        return (own_ns + self._beyond.cpu_ns) / 1e9
 
     def rss_peak(self) -> int | None:
-        """Return the highest sum of RSS of its processes, in bytes, as far as it was seen or told."""
-        return _highest([most.rss for most in self._seen()] + self._marks())
+        """Return the highest sum of RSS of its processes on one node, in bytes, as far as it was seen or told."""
+        return self._beyond.highest(_highest([most.rss for most in self._seen()] + self._marks()), "rss")
 
     def _seen(self) -> list[Most]:
         return [most for most in (self._own_most, *(child.most for child in self.children)) if most is not None]
@@ -222,7 +226,8 @@ class Attempt:
 
     def memory_peak(self) -> int | None:
         """Return the highest memory with shared pages counted once, in bytes, as far as it was seen or told."""
-        return _highest([most.memory for most in self._seen()] + [most.pss for most in self._seen()] + self._marks())
+        seen = [most.memory for most in self._seen()] + [most.pss for most in self._seen()]
+        return self._beyond.highest(_highest(seen + self._marks()), "memory")
 
     def io(self, name: str) -> int | None:
         """Return one of the counters of /proc/PID/io, in bytes or calls."""
@@ -232,12 +237,6 @@ class Attempt:
             return self._end.io.get(name, 0) - self._base.io.get(name, 0)
         known = [child.io[name] for child in self.children if name in child.io]
         return sum(known) if known else None
-
-    def _follow(self, tag: str) -> None:
-        """Follow processes with a tag that are not in the tree: on other nodes, or started by the batch system."""
-        nodes = self.site.nodes()
-        if nodes is not None and tag not in self._parts:
-            self._parts[tag] = nodes.begin(str(self.facts["key"]), self.attempt_id, tag)
 
     def _join(self) -> None:
         running = self.site.running
@@ -255,14 +254,12 @@ class Attempt:
 
     def _leave(self) -> int:
         self.site.running.discard(self)
-        nodes, parts, self._parts = self.site.nodes() if self._parts else None, self._parts, {}
-        for number in parts.values():
-            self._nodes = nodes.end(number) if nodes is not None else []
         if not self.in_process or self._watch is None:
             return max((c.ended.mono_ns for c in self.children if c.ended is not None), default=time.monotonic_ns())
         self._end = Readings.take(self._own_cost_ns(self._watch))
         stop_ns = time.monotonic_ns()  # after the sample that was taken for it
         self._own_most = self._watch.finish()
+        self._beyond.end()
         return stop_ns
 
     def _own_cost_ns(self, watch: Watch) -> int:

@@ -50,9 +50,8 @@ def main() -> int:
         if message["cmd"] == "begin":
             parts.begin(message["number"], message["key"], message["attempt_id"], message["tag"])
         else:
-            parts.end(message["number"])
-            engine.tick()
-            say({"status": "ended", "number": message["number"]})
+            costs = parts.end(message["number"])
+            say({"status": "ended", "number": message["number"], "costs": costs})
     parts.close()
     engine.stop()
     return 0

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jumper.utilities import node_name
+from jumper_snakemake.beyond import Cost
 from jumper_snakemake.settings import TAG, VARIABLE
 from jumper_snakemake.site import Site
 from jumper_snakemake.steps import Parts
@@ -28,7 +29,6 @@ BUDGET_S = 5.0
 ASK_S = 10.0
 #: of Slurm's variables, those that say which job and cluster it is; the others would shape our step
 _KEPT = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_JWT")
-_LOCAL = 0
 
 
 def starts_steps(environment: Mapping[str, str]) -> bool:
@@ -74,16 +74,21 @@ class Nodes:
         Of this process.
     job : str
         Slurm's job id.
+
+    Attributes
+    ----------
+    names : list of str
+        The nodes, once Slurm has told.
     """
 
     def __init__(self, site: Site, job: str) -> None:
         self._site = site
         self._job = job
-        self._names: list[str] = []
+        self.names: list[str] = []
         self._parts = Parts(site.engine, site.note, site.settings.interval)
         self._srun: subprocess.Popen[str] | None = None
         self._waiting: list[dict[str, Any]] = []
-        self._told: dict[str, set[int]] = {}
+        self._told: dict[str, dict[int, list[Cost]]] = {}
         self._change = threading.Condition()
         self._over = False
         self._began = time.monotonic()
@@ -100,19 +105,19 @@ class Nodes:
         self._send({"cmd": "begin", "number": number, "key": key, "attempt_id": attempt_id, "tag": tag})
         return number
 
-    def end(self, number: int) -> list[str]:
-        """Follow them no more; return the names of the nodes that the job has."""
+    def end(self, number: int) -> tuple[list[Cost], list[Cost]]:
+        """Follow them no more; return what they cost here, and on other nodes as far as these answer in time."""
         self._send({"cmd": "end", "number": number})
-        self._parts.end(number)
+        here = self._parts.end(number)
         with self._change:
             until = max(self._began, time.monotonic()) + BUDGET_S if self._told else self._began + BUDGET_S
             self._change.wait_for(lambda: self._has_ended(number), max(0.0, until - time.monotonic()))
-        return self._names
+            return here, [cost for told in self._told.values() for cost in told.pop(number, ())]
 
     def _has_ended(self, number: int) -> bool:
-        if self._over or not self._names:
+        if self._over or not self.names:
             return self._over
-        return sum(number in told for told in self._told.values()) >= len(self._names) - 1
+        return sum(number in told for told in self._told.values()) >= len(self.names) - 1
 
     def close(self) -> None:
         """End the agents, whose segments are whole then."""
@@ -137,7 +142,7 @@ class Nodes:
             if len(others) != len(names) - 1:  # this node has another name for Slurm: batch steps run on the first
                 others = names[1:]
             with self._change:
-                self._names = names
+                self.names = names
                 if self._over or not others:
                     self._over = True
                     self._change.notify_all()
@@ -188,9 +193,9 @@ class Nodes:
         except (ValueError, KeyError, TypeError):
             return
         with self._change:
-            told = self._told.setdefault(node, set())
+            told = self._told.setdefault(node, {})
             if "number" in message:
-                told.add(int(message["number"]))
+                told[int(message["number"])] = [Cost(*cost) for cost in message["costs"]]
             self._change.notify_all()
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jumper.monitor.metrics.process.procfs import TICK_NS, ProcFS
+from jumper.monitor.roots import Most
+from jumper_snakemake.beyond import Cost
 
 if TYPE_CHECKING:
     from jumper.monitor.roots import Roots
@@ -53,13 +55,13 @@ class Step:
         if stat is not None and stat.comm.startswith(_DAEMON):
             self.reaped = (stat.cutime * TICK_NS, stat.cstime * TICK_NS)
 
-    def end(self) -> dict[str, Any]:
-        """Watch it no more; return what belongs into its record."""
-        if self.number is not None:
-            self._engine.finish(self.number)
+    def end(self) -> tuple[dict[str, Any], Cost]:
+        """Watch it no more; return what belongs into its record, and what it cost."""
+        most = self._engine.finish(self.number) if self.number is not None else Most()
         user, system = self.reaped
+        cost = Cost(max(user + system, most.cpu_ns or 0), most.rss, most.memory)
         known = {"rusage": {"cpu_user_ns": user, "cpu_system_ns": system}} if user + system else {}
-        return {"roots": [[self.pid, self.start_ns, time.monotonic_ns()]], **known}
+        return {"roots": [[self.pid, self.start_ns, time.monotonic_ns()]], **known}, cost
 
 
 class Part:
@@ -127,17 +129,20 @@ class Parts:
             self._parts[number] = Part(key, attempt_id, tag)
         self._wake.set()
 
-    def end(self, number: int) -> bool:
-        """Look for them no more; return whether there were any."""
+    def end(self, number: int) -> list[Cost]:
+        """Look for them no more; return what they cost, by step."""
         with self._lock:
             part = self._parts.get(number)
             if part is None:
-                return False
+                return []
             self.look()
             del self._parts[number]
+        costs = []
         for step in part.steps:
-            self._note({**self._facts(part, "stop"), **step.end()})
-        return bool(part.steps)
+            record, cost = step.end()
+            self._note({**self._facts(part, "stop"), **record})
+            costs.append(cost)
+        return costs
 
     def close(self) -> None:
         """End all of them."""

@@ -40,6 +40,7 @@ rule run:
         open(output[0], "w").close()
 rule mpi:
     output: "mpi.txt"
+    benchmark: "mpi.tsv"
     resources: mem_mb=900, runtime=5, tasks=2, nodes=2, mpi="srun"
     shell: "{resources.mpi} -n {resources.tasks} python3 -S rank.py 2.0 150 mpi; touch {output}; times > mpi.times"
 """
@@ -133,6 +134,14 @@ def test_each_node_of_a_parallel_job_has_its_part(plugin: Path) -> None:
     assert task["cpu_s"] == pytest.approx(parts["cpu_s"].sum())
     assert task["memory_peak_bytes"] == parts["memory_peak_bytes"].max()
     assert list(task["flags"]) == []
+
+
+def test_the_benchmark_file_of_a_parallel_job_has_all_of_its_nodes(plugin: Path) -> None:
+    header, values = (line.split("\t") for line in (plugin / "mpi.tsv").read_text().splitlines())
+    benchmark = dict(zip(header, values, strict=True))
+    task = row(the_run(plugin), "mpi")
+    assert float(benchmark["cpu_time"]) == pytest.approx(task["cpu_s"], abs=0.01)
+    assert float(benchmark["max_rss"]) * 2**20 == pytest.approx(task["rss_peak_bytes"], rel=0.1)
 
 
 def test_samples_of_all_nodes_are_in_one_time(plugin: Path) -> None:
