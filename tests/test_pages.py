@@ -41,6 +41,7 @@ RUN_BY = {
     ("docs/export.md", "sh"): "tests/test_cli_advice.py",
     ("docs/run.md", "python"): "tests/test_pages.py",
     ("docs/segment.md", "json"): "tests/test_pages.py",
+    ("docs/snakemake.md", "sh"): "tests/snakemake/test_docs.py",
     ("examples/c_collector/README.md", "sh"): "tests/test_c_collectors.py",
     ("examples/collector_package/README.md", "sh"): "tests/test_entry_points.py",
     ("examples/custom_collector/README.md", "sh"): "tests/test_pages.py",

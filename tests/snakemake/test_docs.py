@@ -12,7 +12,8 @@ import snakemake_logger_plugin_jumper
 from jumper_snakemake.hook import PATCHES
 from tests.snakemake.conftest import Workflow
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "snakemake.md").read_text()
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = (REPOSITORY / "docs" / "snakemake.md").read_text()
 COMMANDS = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)).splitlines()
 ONE = "rule one:\n    output: 'a.txt'\n    shell: 'touch {output}'\n"
 
@@ -20,6 +21,8 @@ ONE = "rule one:\n    output: 'a.txt'\n    shell: 'touch {output}'\n"
 def test_the_page_s_command_leaves_a_run_and_its_report(workflow: Callable[[str], Workflow]) -> None:
     (command,) = [shlex.split(line) for line in COMMANDS if line.startswith("snakemake ")]
     assert command[0] == "snakemake"
+    readme = (REPOSITORY / "README.md").read_text()
+    assert f"## Snakemake\n\n```sh\n{shlex.join(command)}\n```" in readme
     made = workflow(ONE)
     said = made.done(logger=tuple(command[1:]))
     (run,) = made.runs()
