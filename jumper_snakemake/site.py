@@ -100,11 +100,6 @@ class Site:
                 self._settings = self._make()
             return self._settings
 
-    @property
-    def begun(self) -> bool:
-        """Whether anything was measured or sent out to be measured."""
-        return self._settings is not None
-
     def ready(self) -> None:
         """Begin to sample, where that was not done yet."""
         with self._lock:
