@@ -1,4 +1,4 @@
-"""Rates, lanes, timelines, summaries and findings, against numbers that a made run has by construction."""
+"""Rates, lanes, timelines and summaries, against numbers that a made run has by construction."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jumper.analysis import findings, lanes, rates, summary, tables, timeline
-from jumper.analysis.findings import memory
-from jumper.analysis.findings.view import View
+from jumper.analysis import lanes, rates, summary, tables, timeline
 from jumper.report import terminal
 from jumper.schema.errors import JumperError
 from tests import made
@@ -126,63 +124,6 @@ def test_headline(run: made.Made) -> None:
 def test_custom_columns_are_those_that_nobody_declared(run: made.Made) -> None:
     assert tables.custom_columns(run.samples("system")) == ["room_temperature"]
     assert tables.custom_columns(run.samples("process")) == []
-
-
-def _subjects(run: made.Made) -> dict[str, str]:
-    return {f.subject: f.severity for f in findings.findings(run)}
-
-
-def test_findings_of_a_sound_run_are_none() -> None:
-    assert findings.findings(made.make_command()) == []
-
-
-@pytest.mark.parametrize(
-    ("starts", "expected"),
-    [([100, 110, 120, 130, 140, 150], ["leaky"]), ([100, 101, 100, 102, 100, 101], [])],
-    ids=["it stays", "it is given back before the next one"],
-)
-def test_memory_that_each_attempt_leaves_behind_is_found_where_it_stays(starts: list[int], expected: list[str]) -> None:
-    run = made.make_command()
-    begun = [n * made.SECOND for n in range(len(starts))]
-    run.tasks = pd.DataFrame({
-        "group": "leaky", "state": "done", "node": "n1", "pid": 7, "start_ns": begun,
-        "rss_start_bytes": [s << 20 for s in starts], "rss_stop_bytes": [s + 10 << 20 for s in starts],
-        "flags": [[] for _ in starts],
-    })  # fmt: skip
-    assert [f.subject for f in memory.leaks(View(run))] == expected
-    assert summary.summarize(run.tasks).rss_left_bytes["leaky"] == 60 << 20
-    run.tasks["flags"] = [["shared"] for _ in starts]
-    assert list(memory.leaks(View(run))) == []
-    assert summary.summarize(run.tasks).rss_left_bytes.isna().all()
-
-
-def test_findings_name_failures_first() -> None:
-    run = made.make(20, state="lost")
-    found = findings.findings(run)
-    assert summary.summarize(run.tasks)["failed"].sum() == 20
-    assert {f.severity for f in found[:5]} == {"high"} and "lost with its worker" in found[0].text
-
-
-def test_memory_near_and_far_from_what_was_asked() -> None:
-    run = made.make(20, state="done")
-    assert _subjects(run) == {}
-    run.tasks["memory_asked_bytes"] = run.tasks["memory_peak_bytes"].max() * 3
-    run.tasks.loc[run.tasks["group"] == "read", "memory_asked_bytes"] = run.tasks.loc[
-        run.tasks["group"] == "read", "memory_peak_bytes"
-    ].max()
-    found = made.make(90, state="done")
-    found.tasks["memory_asked_bytes"] = 64 * made.GIB
-    assert _subjects(run)["read"] == "high" and set(_subjects(found).values()) == {"medium"}
-
-
-def test_what_is_missing_is_said() -> None:
-    run = made.make_command()
-    run.info["coverage"] |= {"missing": [{"node": "n2", "reason": "no shard"}], "torn": 2, "dropped": 1}
-    run.tasks["gap_s"] = 4.5
-    run.events = pd.DataFrame({"kind": ["collector-off"], "text": ["gpu: no driver"]})
-    found = {f.subject: f.text for f in findings.findings(run)}
-    assert "n2" in found["1 expected part"] and "2 blocks" in found and "1 block" in found
-    assert "1 attempt" in found["4.50 s"] and found["A collector was switched off:"] == "gpu: no driver"
 
 
 def _printed(run: made.Made, by: str, width: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from jumper.analysis.findings import cores, coverage, failures, idle, memory, slowness
-from jumper.analysis.findings.finding import Finding, Severity, listed, many
+from jumper.analysis.findings.finding import Finding, Severity, hours, listed, many
 from jumper.analysis.findings.thresholds import MOST
 from jumper.analysis.findings.view import View
 from jumper.analysis.tables import RunTables
@@ -70,15 +70,10 @@ def _folded(found: list[Finding]) -> Iterator[Finding]:
     yield from found[:most]
     rest = found[most:]
     if rest:
-        subjects = list(dict.fromkeys(one.subject for one in rest))
-        text = f"like these: {listed(subjects)}."
-        core_hours, gb_hours = (
-            sum(getattr(one, name) or 0.0 for one in rest) or None for name in ("core_hours", "gb_hours")
-        )
-        subject = f"{many(len(rest), 'more finding')}"
-        yield Finding(
-            rest[0].severity, subject, text, "All groups are in the summary.", "", rest[0].name, core_hours, gb_hours
-        )
+        cost = sum(one.core_hours or 0.0 for one in rest)
+        spent = f", which cost {hours(cost, 'core')}" if 3600 * cost >= 1 else ""
+        text = f"like these{spent}: {listed(list(dict.fromkeys(one.subject for one in rest)))}."
+        yield Finding(rest[0].severity, many(len(rest), "more finding"), text, name=rest[0].name)
 
 
 def _gb_a_core(run: RunTables) -> float:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
     Texts = NDArray[np.object_]
 
+#: No machine has so many bytes, or ran for so many seconds.
+_MOST = 1e18
 #: Flags of attempts whose CPU is not exactly their own.
 _NOT_ITS_CPU = ("estimated", "truncated", "elsewhere")
 
@@ -65,11 +67,11 @@ class View:
         return len(self.tasks)
 
     def floats(self, column: str) -> Floats:
-        """Return a column; NaN where it is null, infinite or negative: none of what is read here can be."""
+        """Return a column; NaN where it is null, or what no machine can have used."""
         if column not in self._floats:
             values = floats(self.tasks, column)
             with np.errstate(invalid="ignore"):
-                self._floats[column] = np.where(np.isfinite(values) & (values >= 0), values, np.nan)
+                self._floats[column] = np.where((values >= 0) & (values < _MOST), values, np.nan)
         return self._floats[column]
 
     def texts(self, column: str) -> Texts:

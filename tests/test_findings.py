@@ -1,0 +1,362 @@
+"""Findings on made runs with one known fault each: it is found, with its figures; a sound run has none."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from jumper import open_run
+from jumper.analysis.findings import Finding, findings, memory, slowness
+from jumper.analysis.findings.view import View
+from jumper.analysis.summary import summarize
+from jumper.report import found, terminal
+from jumper.report.page.builder import page
+from jumper.schema import TASK_COLUMNS
+from tests import made
+
+GB = 10**9
+
+
+def workflow(count: int = 24, *, nodes: int = 2, lanes: int = 4, kind: str = "snakemake", **columns: Any) -> made.Made:
+    """Return a run of one group `align` whose jobs of 60 s fill `lanes` threads; nothing is wrong with it.
+
+    Each job used 1.8 GB of 2 GB and 0.95 of its one core, and read 1 MB/s.
+    """
+    at = np.arange(count)
+    begin = 60.0 * (at // lanes)
+    rows = pd.DataFrame({
+        "key": [f"align[{n}]" for n in at], "attempt_id": [str(n) for n in at], "attempt": 1, "group": "align",
+        "kind": kind, "node": [f"n{n % nodes + 1}" for n in at], "pid": 100 + at, "state": "done", "exit_code": 0,
+        "start_ns": made.START_NS + (begin * 1e9).astype("int64"), "wall_s": 60.0, "cpu_s": 57.0, "threads_asked": 1,
+        "memory_asked_bytes": 2 * GB, "memory_peak_bytes": 9 * GB // 5, "memory_peak_source": "hwm", "queued_s": 0.0,
+        "read_chars": 60_000_000, "write_chars": 0, "read_bytes": 0, "write_bytes": 0, "gap_s": 0.0, "samples": 60,
+    })  # fmt: skip
+    for name, values in columns.items():
+        rows[name] = values
+    rows["stop_ns"] = rows["start_ns"] + (rows["wall_s"] * 1e9).astype("int64")
+    rows["flags"] = columns.get("flags", [[] for _ in at])
+    span = float((rows["stop_ns"].max() - made.START_NS) / 1e9) if count else 1.0
+    return made.Made(made._info(kind, nodes, 1.0, span), made.tasks_table(rows))
+
+
+def slowed(node: str, seconds: float) -> list[float]:
+    """Wall times of 24 jobs on two nodes, none like the other, in which one node takes longer."""
+    noise = np.random.default_rng(7).uniform(0, 4, 24)
+    return [float((seconds if f"n{n % 2 + 1}" == node else 60.0) + noise[n]) for n in range(24)]
+
+
+def node_samples(run: made.Made, cores: float, cpu_pressure: float = 0.0, io_pressure: float = 0.0) -> made.Made:
+    """Give each node of a run a stream `system` in which so many cores were busy."""
+    at = np.arange(0.0, 400.0)
+    frames = []
+    for node in run.nodes:
+        frame = made._keys(at, node)
+        for name, rate in (("cpu", cores), ("cpu_pressure", cpu_pressure), ("io_pressure", io_pressure)):
+            frame[f"{name}_ns"] = np.round(at * rate * 1e9).astype("int64")
+        frames.append(frame)
+    run.streams["system"] = pd.concat(frames, ignore_index=True)
+    return run
+
+
+def tail(count: int = 24) -> made.Made:
+    """A run of six minutes on four threads, after which one job goes on for four more."""
+    run = workflow(count)
+    run.tasks.loc[count - 1, "stop_ns"] += 240 * made.SECOND
+    run.tasks.loc[count - 1, ["wall_s", "cpu_s"]] = [300.0, 285.0]
+    return run
+
+
+def late() -> made.Made:
+    """Jobs that were ready for five minutes before the first one started."""
+    run = workflow()
+    run.tasks["queued_s"] = 300.0
+    run.tasks.loc[8:, "queued_s"] = 0.0
+    return run
+
+
+def with_gpus(seconds: float) -> made.Made:
+    run = workflow(gpu_seconds=seconds)
+    for node in run.info["nodes"].values():
+        node["num_gpus"] = 2
+    return run
+
+
+def watched(cores: float) -> made.Made:
+    run = workflow()
+    at = np.arange(0.0, 120.0)
+    frame = made._monitor(at, "n1", 9)
+    frame["cpu_ns"] = np.round(at * cores * 1e9).astype("int64")
+    run.streams["monitor"] = frame
+    return run
+
+
+#: name of the finding, severity, subject, words of its text, cost (core hours, GB hours), and the run with the fault
+FAULTS: dict[str, tuple[str, str, str, str, tuple[float | None, float | None], Callable[[], made.Made]]] = {
+    "asked far too much": (
+        "memory-far", "medium", "align", "none of its 24 attempts used more than 1.68 GiB (9%)", (None, 0.4 * 18.164),
+        lambda: workflow(memory_asked_bytes=20 * GB),
+    ),
+    "near what was asked": (
+        "memory-near", "high", "align", "1.84 GiB of the 1.86 GiB asked for (99%), in align[0]", (None, None),
+        lambda: workflow(memory_peak_bytes=[1_980_000_000] + 23 * [GB]),
+    ),
+    "near its limit in Dask": (
+        "memory-near", "high", "align", "(85%), in align[0]", (None, None),
+        lambda: workflow(kind="dask", memory_asked_bytes=None, memory_limit_bytes=2 * GB, threads_asked=None,
+                         memory_peak_bytes=[1_700_000_000] + 23 * [GB]),
+    ),
+    "a worker near its limit, with several tasks in it": (
+        "memory-near", "high", "worker w1", "while several tasks ran at once, of align", (None, None),
+        lambda: workflow(kind="dask", memory_asked_bytes=None, memory_limit_bytes=2 * GB, worker="w1",
+                         flags=[["shared"] for _ in range(24)]),
+    ),
+    "killed for its memory": (
+        "killed", "high", "align", "align[3] had grown to 1.86 GiB, 100% of the 1.86 GiB allowed, when it failed with "
+        "status -9", (None, None),
+        lambda: workflow(state=3 * ["done"] + ["failed"] + 20 * ["done"], exit_code=3 * [0] + [-9] + 20 * [0],
+                         memory_peak_bytes=3 * [GB] + [2 * GB] + 20 * [GB]),
+    ),
+    "failed, and repeated": (
+        "failed", "high", "align", "failed in 2 of 24 attempts, which cost 120 core seconds: exit status 3. "
+        "1 of them succeeded when repeated.", (120 / 3600, None),
+        lambda: workflow(state=2 * ["failed"] + 22 * ["done"], exit_code=2 * [3] + 22 * [0],
+                         key=["align[0]", "align[1]", "align[1]"] + [f"align[{n}]" for n in range(3, 24)]),
+    ),
+    "swapped": (
+        "swapping", "medium", "align", "up to 1.00 GiB swapped out, in 2 of 24 attempts on n1, n2", (None, None),
+        lambda: workflow(swap_peak_bytes=2 * [made.GIB] + 22 * [0]),
+    ),
+    "threads not used": (
+        "threads-unused", "medium", "align", "asks for 8 threads; the busiest of its 24 attempts kept 0.95 cores busy",
+        (24 * 60 * 7 / 3600, None), lambda: workflow(threads_asked=8),
+    ),
+    "more threads than asked for": (
+        "threads-exceeded", "medium", "align", "asks for 1 thread and keeps 3.80 cores busy", (None, None),
+        lambda: workflow(cpu_s=228.0),
+    ),
+    "crowded": (
+        "cores-crowded", "medium", "n1, n2", "busy, and 95% of that time some thread waited", (None, None),
+        lambda: node_samples(workflow(count=96, lanes=16), 3.9, 0.95),
+    ),
+    "crowded by others": (
+        "cores-crowded", "info", "n1, n2", "This run used 44% of the CPU time", (None, None),
+        lambda: node_samples(workflow(), 3.9, 0.95),
+    ),
+    "idle devices": ("gpu-idle", "medium", "4 GPUs", "on n1, n2 were busy 0.2%", (None, None), lambda: with_gpus(0.1)),
+    "starved devices": ("gpu-starved", "medium", "align", "busy 25% of its time", (None, None),
+                        lambda: with_gpus(15.0)),
+    "a slow node": (
+        "straggler", "medium", "n2", "align takes 1 min 42 s there and 1 min 02 s elsewhere", (0.133, None),
+        lambda: workflow(wall_s=slowed("n2", 100.0), cpu_s=57.0),
+    ),
+    "bound by its reads": (
+        "io-bound", "info", "align", "moves 47.7 MiB/s, most of it on storage", (24 * 54 / 3600, None),
+        lambda: workflow(cpu_s=6.0, read_chars=3 * GB, read_bytes=3 * GB),
+    ),
+    "waiting for a busy disk": (
+        "io-bound", "info", "align", "moves 1.91 MiB/s", (24 * 54 / 3600, None),
+        lambda: node_samples(workflow(cpu_s=6.0, read_chars=120_000_000), 0.4, io_pressure=0.6),
+    ),
+    "a long tail": (
+        "long-tail", "medium", "The last", "4 min 00 s (40% of the run) kept at most 25% of its usual 4 threads "
+        "busy, with 1 task of align", (3 * 240 / 3600, None), tail,
+    ),
+    "a late start": (
+        "waiting", "medium", "For", "5 min 00 s (45% of the run) tasks of align were ready",
+        (4 * 300 / 3600, None), late,
+    ),
+    "gaps": ("gap", "info", "1 min 12 s", "inside 24 attempts (5% of their time)", (None, None),
+             lambda: workflow(gap_s=3.0)),
+    "a monitor that costs": ("own-cost", "info", "Measuring", "took 5.0% of a core for each of 1 monitor",
+                             (119 * 0.05 / 3600, None), lambda: watched(0.05)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_known_fault_is_found_with_its_figures(fault: str) -> None:
+    name, severity, subject, words, cost, make = FAULTS[fault]
+    said = findings(make())
+    (one,) = [finding for finding in said if finding.name == name]
+    assert (one.severity, one.subject) == (severity, subject)
+    assert words in one.text, one.text
+    assert one.action
+    for spent, expected in zip((one.core_hours, one.gb_hours), cost, strict=True):
+        assert spent is expected is None or spent == pytest.approx(expected, rel=0.02)
+    others = {finding.name for finding in said} - {name}
+    assert others <= {"killed": {"failed"}}.get(name, set()), others
+
+
+SOUND: dict[str, Callable[[], made.Made]] = {
+    "a workflow": workflow,
+    "Dask": lambda: made.make(60, state="done"),
+    "a command": made.make_command,
+    "nothing": lambda: made.make(0),
+    "busy nodes that nobody waits for": lambda: node_samples(workflow(), 3.9, 0.3),
+    "an idle node that somebody waits for": lambda: node_samples(workflow(), 1.0, 0.9),
+    "a cheap monitor": lambda: watched(0.005),
+    "busy devices": lambda: with_gpus(55.0),
+    "small waits": lambda: workflow(queued_s=5.0),
+    "jobs of every length": lambda: workflow(wall_s=list(np.random.default_rng(3).uniform(30, 90, 24)), cpu_s=28.0),
+    "waste too small to matter": lambda: pd_concat(workflow(), workflow(5, wall_s=0.5, group="tiny", threads_asked=8,
+                                                                        memory_asked_bytes=20 * GB, cpu_s=0.4)),
+    "few attempts": lambda: workflow(4, memory_asked_bytes=20 * GB, threads_asked=8),
+    "peaks that are not sure": lambda: workflow(memory_asked_bytes=20 * GB, flags=[["memory-estimated"]] * 24),
+    "CPU that is not sure": lambda: workflow(threads_asked=8, flags=[["estimated"]] * 24),
+    "a small gap": lambda: workflow(gap_s=[3.0] + 23 * [0.0]),
+}  # fmt: skip
+
+
+def pd_concat(one: made.Made, other: made.Made) -> made.Made:
+    """Return a run with the attempts of both."""
+    one.tasks = pd.concat([one.tasks, other.tasks], ignore_index=True)
+    return one
+
+
+@pytest.mark.parametrize("run", SOUND)
+def test_a_sound_run_has_none(run: str) -> None:
+    assert findings(SOUND[run]()) == []
+
+
+def test_a_node_is_called_slow_by_chance_in_less_than_one_run_of_a_hundred() -> None:
+    random = np.random.default_rng(11)
+    view, said = View(workflow()), []
+    for _ in range(300):
+        view.wall = 60 * random.lognormal(0, 1.0, 24)
+        said += list(slowness.stragglers(view))
+    assert len(said) <= 7  # P(more) at a rate of 0.01 is 0.01
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [([100, 110, 120, 130, 140, 150], ["leaky"]), ([100, 101, 100, 102, 100, 101], [])],
+    ids=["it stays", "it is given back before the next one"],
+)
+def test_memory_that_each_attempt_leaves_behind_is_found_where_it_stays(starts: list[int], expected: list[str]) -> None:
+    run = made.make_command()
+    begun = [n * made.SECOND for n in range(len(starts))]
+    run.tasks = pd.DataFrame({
+        "group": "leaky", "state": "done", "node": "n1", "pid": 7, "start_ns": begun,
+        "rss_start_bytes": [s << 20 for s in starts], "rss_stop_bytes": [s + 10 << 20 for s in starts],
+        "flags": [[] for _ in starts],
+    })  # fmt: skip
+    assert [f.subject for f in memory.leaks(View(run))] == expected
+    assert summarize(run.tasks).rss_left_bytes["leaky"] == 60 << 20
+    run.tasks["flags"] = [["shared"] for _ in starts]
+    assert list(memory.leaks(View(run))) == []
+    assert summarize(run.tasks).rss_left_bytes.isna().all()
+
+
+def test_what_is_missing_is_said() -> None:
+    run = made.make_command()
+    run.info["coverage"] |= {"missing": [{"node": "n2", "reason": "no shard"}], "torn": 2, "dropped": 1}
+    run.events = pd.DataFrame({"kind": ["collector-off"], "text": ["gpu: no driver"]})
+    said = {f.subject: f.text for f in findings(run)}
+    assert "n2" in said["1 expected part"] and "2 blocks" in said and "1 block" in said
+    assert said["A collector was switched off:"] == "gpu: no driver"
+
+
+def test_findings_name_failures_first() -> None:
+    run = made.make(20, state="lost")
+    said = findings(run)
+    assert summarize(run.tasks)["failed"].sum() == 20
+    assert {f.severity for f in said[:5]} == {"high"} and "lost with its worker" in said[0].text
+
+
+def test_the_most_severe_comes_first_and_then_what_cost_most() -> None:
+    run = pd_concat(workflow(threads_asked=8), workflow(group="sort", memory_asked_bytes=20 * GB))
+    run.tasks.loc[0, "state"] = "failed"
+    assert [one.name for one in findings(run)] == ["failed", "threads-unused", "memory-far"]
+
+
+def test_many_of_one_kind_are_folded_into_one_line() -> None:
+    run = workflow(state="failed", group=[f"g{n:02}" for n in range(24)])
+    said = findings(run)
+    assert [one.subject for one in said[:10]] == [f"g{n:02}" for n in range(10)]
+    assert said[10].subject == "14 more findings" and len(said) == 11
+    assert said[10].text == "like these, which cost 0.23 core hours: g10, g11, g12 and 11 more."
+
+
+def test_the_profile_lines_are_what_snakemake_reads() -> None:
+    (one,) = findings(workflow(memory_asked_bytes=20 * GB))
+    assert 1800 < yaml.safe_load(one.snippet)["set-resources"]["align"]["mem_mb"] < 2000
+    (one,) = findings(workflow(threads_asked=8))
+    assert yaml.safe_load(one.snippet) == {"set-threads": {"align": 1}}
+
+
+def test_a_command_under_slurm_gets_lines_for_its_script() -> None:
+    near = workflow(kind="command", memory_asked_bytes=None, memory_limit_bytes=1_800_000_000)
+    assert findings(near)[0].snippet == ""
+    near.info["nodes"]["n1"]["limits_bytes"] = {"slurm": 1_800_000_000}
+    assert findings(near)[0].snippet == "#SBATCH --mem=2060M"
+
+
+def _values(kind: str) -> st.SearchStrategy[Any]:
+    odd: dict[str, st.SearchStrategy[Any]] = {
+        "int": st.sampled_from([0, 1, 7, -5, 10**9, made.START_NS, made.START_NS + 10**11, 2**62]),
+        "float": st.sampled_from([0.0, 1.5, 100.0, -3.0, 1e300, float("inf"), float("nan")]),
+        "str": st.sampled_from(["", "a", "b", "done", "failed", "lost", "dask", "<script>", "é\n[red]"]),
+        "list": st.sampled_from([[], ["shared"], ["oom", "truncated"]]),
+        "json": st.just("{}"),
+    }
+    return st.none() | odd[kind]
+
+
+ROWS = st.lists(st.fixed_dictionaries({c.name: _values(c.dtype) for c in TASK_COLUMNS}), max_size=8)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(ROWS, st.sets(st.sampled_from([c.name for c in TASK_COLUMNS])))
+def test_no_table_is_too_odd(rows: list[dict[str, Any]], absent: set[str]) -> None:
+    run = workflow(0)
+    run.tasks = made.tasks_table(rows * 3).drop(columns=list(absent))
+    for one in findings(run):
+        assert isinstance(one, Finding) and one.name and not {"nan", "inf"} & set(one.text.split())
+
+
+def test_streams_with_holes_are_read() -> None:
+    run = node_samples(workflow(), 3.9, 0.95)
+    run.streams["system"]["cpu_pressure_ns"] = None
+    run.streams["monitor"] = made._keys(np.arange(5.0), "n1").assign(cpu_ns=None)
+    assert findings(run) == []
+    run.streams["system"] = run.streams["system"].iloc[:1]
+    assert findings(run) == []
+
+
+def test_the_page_the_terminal_the_notebook_and_the_documents_say_the_same(tmp_path: Path) -> None:
+    made.write(made.make(60, threads=1), tmp_path / "RUN")
+    run = open_run(tmp_path / "RUN")
+    ours = run.findings()
+    assert ours and ours == found.found_in(run)
+    html = page(run)
+    out = io.StringIO()
+    Console(file=out, width=500).print(terminal.summary_table(run), found.FindingsText(ours))
+    text = " ".join(out.getvalue().split())
+    for one in ours:
+        assert text.count(one.text) == 2 and one.text.replace("'", "&#39;") in html
+    assert [one["text"] for one in found.as_json(run)["findings"]] == [one.text for one in ours]
+    assert json.loads(json.dumps(terminal.summary_json(run)))["findings"] == found.as_json(run)["findings"]
+    assert ours[0].text in run._repr_html_()
+
+
+def test_a_hundred_thousand_attempts_are_read_as_arrays() -> None:
+    """A loop over attempts would make it grow by a hundred times what it is here."""
+    few, many = workflow(1000, lanes=100), workflow(100_000, lanes=10_000)
+    spent = []
+    for run in (few, many):
+        findings(run)
+        before = time.process_time()
+        findings(run)
+        spent.append(time.process_time() - before)
+    assert spent[1] < 30 * max(spent[0], 0.02)
