@@ -37,10 +37,18 @@ RUN_BY = {
     ("docs/collectors.md", "c"): "tests/test_c_collectors.py",
     ("docs/collectors.md", "toml"): "tests/test_entry_points.py",
     ("docs/dask.md", "python"): "tests/dask/test_docs.py",
+    ("docs/dask.md", "sh"): "tests/dask/test_preload.py",
+    ("docs/dask.md", "yaml"): "tests/dask/test_config.py",
     ("docs/export.md", "python"): "tests/test_export.py",
     ("docs/export.md", "sh"): "tests/test_cli_advice.py",
+    ("docs/findings.md", "python"): "tests/test_findings_docs.py",
+    ("docs/findings.md", "sh"): "tests/test_findings_docs.py",
+    ("docs/findings.md", "text"): "tests/test_findings_docs.py",
+    ("docs/numbers.md", "python"): "tests/test_pages.py",
     ("docs/run.md", "python"): "tests/test_pages.py",
     ("docs/segment.md", "json"): "tests/test_pages.py",
+    ("docs/slurm.md", "sh"): "tests/snakemake/test_slurm.py",
+    ("docs/slurm.md", "yaml"): "tests/snakemake/test_slurm.py",
     ("docs/snakemake.md", "sh"): "tests/snakemake/test_docs.py",
     ("examples/c_collector/README.md", "sh"): "tests/test_c_collectors.py",
     ("examples/collector_package/README.md", "sh"): "tests/test_entry_points.py",
@@ -124,7 +132,9 @@ def test_the_readme_s_command_is_measured(shell: Any) -> None:
     assert task["write_chars"] >= Path("sorted.txt").stat().st_size
 
 
-def test_the_readme_s_dask_lines_measure_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_s_dask_lines_measure_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.chdir(tmp_path)
     with (
@@ -139,6 +149,9 @@ def test_the_readme_s_dask_lines_measure_a_cluster(tmp_path: Path, monkeypatch: 
         exec(after, space)
     assert "three" in set(space["run"].tasks["key"])  # type: ignore[attr-defined]
     assert (space["run"].path / "report.html").exists()  # type: ignore[attr-defined]
+    Path("RUN").symlink_to(space["run"].path)  # type: ignore[attr-defined]
+    exec(*blocks("docs/numbers.md", "python"), {})
+    assert "cpu_unattributed_ns" in capsys.readouterr().out
 
 
 def test_the_readme_s_slurm_lines_give_one_run_of_all_ranks(shell: Any) -> None:

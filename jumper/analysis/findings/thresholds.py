@@ -36,53 +36,47 @@ ENOUGH = Threshold(
     advice.ENOUGH, "", "attempts", "fewest of a group before anything is said of what it asks for or does"
 )
 LONG_S = Threshold(1, "", "s", "shorter attempts say more about starting than about working: their CPU is not judged")
-WORTH = Threshold(0.02, "", "part of the run", "waste below this part of what all attempts asked for is not told")
+WORTH = Threshold(0.02, "", "of the run", "waste below this part of what all attempts asked for is not told")
 MOST = Threshold(10, "", "findings", "most of one name that are told one by one; the rest is one line")
 
-NEAR = Threshold(0.95, "memory-near, killed", "part of what was asked or allowed", "a peak from here on is near it")
-PAUSED = Threshold(0.8, "memory-near", "part of a Dask worker's limit", "from here on Dask pauses a worker")
-FAR = Threshold(0.5, "memory-far", "part of what was asked", "what is needed, with its margin, is at most this")
+NEAR = Threshold(0.95, "memory-near, killed", "of what was asked or allowed", "a peak from here on is near it")
+PAUSED = Threshold(0.8, "memory-near", "of a Dask worker's limit", "from here on Dask pauses a worker")
+FAR = Threshold(0.5, "memory-far", "of what was asked", "what is needed, with its margin, is at most this")
 LEAK_BYTES = Threshold(1 << 20, "leak", "B an attempt", "a group leaves memory behind from here on")
-KEPT = Threshold(0.5, "leak", "part of what was left", "so much of it is still there in the end")
+KEPT = Threshold(0.5, "leak", "of what was left", "so much of it is still there in the end")
 SWAP_BYTES = Threshold(64 << 20, "swapping", "B", "an attempt swapped from here on")
-SWAP_PART = Threshold(0.05, "swapping", "part of the memory peak", "and from here on")
+SWAP_PART = Threshold(0.05, "swapping", "of the memory peak", "and from here on")
 
 UNUSED = Threshold(
-    advice.BUSY, "threads-unused", "part of the threads asked for", "the busiest attempt kept at most this busy"
+    advice.BUSY, "threads-unused", "of the threads asked for", "the busiest attempt kept at most this busy"
 )
 OVERUSED = Threshold(
     1.5, "threads-exceeded", "times the threads asked for", "the median attempt keeps at least this busy"
 )
-FULL = Threshold(0.9, "cores-crowded", "part of a node's CPUs", "so many of them are busy")
-PRESSED = Threshold(0.8, "cores-crowded", "part of the time", "and some thread waits for a CPU for so long of it")
-CROWDED_PART = Threshold(0.2, "cores-crowded", "part of the samples", "both hold for so long")
-OURS = Threshold(
-    0.5, "cores-crowded", "part of the CPU time used on a node", "below it others than the run's tasks crowd it"
-)
-GPU_IDLE = Threshold(0.05, "gpu-idle", "part of the time", "a device that is busy for less is idle")
-GPU_STARVED = Threshold(0.5, "gpu-starved", "part of the time", "a group keeps the device that it uses busy for less")
+FULL = Threshold(0.9, "cores-crowded", "of a node's CPUs", "so many of them are busy")
+PRESSED = Threshold(0.8, "cores-crowded", "of the time", "and some thread waits for a CPU for so long of it")
+CROWDED_PART = Threshold(0.2, "cores-crowded", "of the samples", "both hold for so long")
+OURS = Threshold(0.5, "cores-crowded", "of the CPU time used on a node", "below it others than this run crowd it")
+GPU_IDLE = Threshold(0.05, "gpu-idle", "of the time", "a device that is busy for less is idle")
+GPU_STARVED = Threshold(0.5, "gpu-starved", "of the time", "a group keeps the device that it uses busy for less")
 
-WAITS = Threshold(0.3, "io-bound", "part of the threads asked for", "a group keeps at most this busy")
-IO_RATE = Threshold(10e6, "io-bound", "B/s an attempt", "and moves at least this through system calls")
-IO_PRESSED = Threshold(
-    0.3, "io-bound", "part of the time", "or some thread on its nodes waits for I/O for so long, and"
-)
-IO_LEAST = Threshold(1e6, "io-bound", "B/s an attempt", "it moves at least this")
+WAITS = Threshold(0.3, "io-bound", "of the threads asked for", "a group keeps at most this busy")
+IO_RATE = Threshold(10 << 20, "io-bound", "B/s an attempt", "and moves at least this through system calls")
+IO_PRESSED = Threshold(0.3, "io-bound", "of the time", "or some thread on its nodes waits for I/O for so long, and")
+IO_LEAST = Threshold(1 << 20, "io-bound", "B/s an attempt", "it moves at least this")
 SLOWER = Threshold(1.3, "straggler", "times the median elsewhere", "the median on a node is at least this")
 SURE = Threshold(
     0.01, "straggler", "probability", "and chance alone (Mann-Whitney, times the comparisons made) makes it less often"
 )
 SPAN_S = Threshold(60, "long-tail, waiting, cores-crowded, gpu-idle", "s", "what lasts shorter is not told")
 SPREAD = Threshold(4, "long-tail", "threads", "a run that never had so many at once has no tail")
-TAIL_LEVEL = Threshold(0.25, "long-tail", "part of the run's usual threads", "at most so many are busy with tasks")
-TAIL_PART = Threshold(0.15, "long-tail", "part of the run", "for at least so long at its end")
-WAIT_LEVEL = Threshold(
-    0.5, "waiting", "part of the run's usual threads", "tasks are ready while at most so many are busy"
-)
-WAIT_PART = Threshold(0.1, "waiting", "part of the run", "for at least so long")
+TAIL_LEVEL = Threshold(0.25, "long-tail", "of the run's usual threads", "at most so many are busy with tasks")
+TAIL_PART = Threshold(0.15, "long-tail", "of the run", "for at least so long at its end")
+WAIT_LEVEL = Threshold(0.5, "waiting", "of the run's usual threads", "tasks are ready while at most so many are busy")
+WAIT_PART = Threshold(0.1, "waiting", "of the run", "for at least so long")
 
-GAP_PART = Threshold(0.01, "gap", "part of the attempts' time", "so much of it has no samples")
-OWN_PART = Threshold(0.02, "own-cost", "part of a core", "a monitor uses at least this on average")
+GAP_PART = Threshold(0.01, "gap", "of the attempts' time", "so much of it has no samples")
+OWN_PART = Threshold(0.02, "own-cost", "of a core", "a monitor uses at least this on average")
 OWN_S = Threshold(30, "own-cost", "s", "a shorter run says nothing of it")
 
 #: All of them by name, in this order.
