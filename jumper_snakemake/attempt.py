@@ -7,46 +7,25 @@ the difference between two readings.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
 import signal
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jumper_snakemake.beyond import Beyond
+from jumper_snakemake.child import IO, Child
 from jumper_snakemake.ends import OOM, oom_kills
 from jumper_snakemake.jobs import reason_of
+from jumper_snakemake.readings import Readings, open_io, own_memory
 from jumper_snakemake.settings import TAG
 from jumper_snakemake.site import Site, Watch
 
 if TYPE_CHECKING:
     from jumper.monitor.roots import Most
-    from jumper.monitor.zombie import Ended
 
-#: what a wait and the ledger of the samples may differ by through rounding
-_ROUNDING_NS = 20_000_000
 #: how a shell or its waiter tells of SIGKILL
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-IO = ("read_chars", "write_chars", "reads", "writes", "read_bytes", "write_bytes")
-
-
-@dataclass(slots=True)
-class Child:
-    """A process that an attempt started, and what is known of its cost."""
-
-    pid: int
-    start_ns: int
-    io_fd: int | None
-    watch: Watch | None
-    floor_bytes: int
-    tag: str
-    until_ns: int | None = None
-    ended: Ended | None = None
-    most: Most | None = None
-    io: dict[str, int] = field(default_factory=dict)
 
 
 class Attempt:
@@ -97,10 +76,10 @@ class Attempt:
         """Take a process that was just started for this attempt; whether its high-water mark is its own."""
         with self.site.harmless("a job's process"):
             # opened while it lives: a zombie's cannot be, but read
-            start_ns, io_fd = time.monotonic_ns(), _open_io(pid)
+            start_ns, io_fd = time.monotonic_ns(), open_io(pid)
             nodes = self.site.nodes()  # follows what has the tag and is not in the tree
             watch = None if self.in_process else self.site.watch(pid, self.tag if nodes is None else None)
-            floor = 0 if own_peak else _own_memory()[1]
+            floor = 0 if own_peak else own_memory()[1]
             self.children.append(Child(pid, start_ns, io_fd, watch, floor, self.tag))
             self._beyond.follow(str(self.facts["key"]), self.attempt_id, self.tag)
 
@@ -138,11 +117,7 @@ class Attempt:
 
         with self.site.harmless("a job's end"):
             child.ended = await_end(pid)
-            child.io = _read_io(child.io_fd)
-            child.io_fd = None
-            if child.watch is not None:
-                child.most = child.watch.finish()
-            child.until_ns = time.monotonic_ns()
+            child.leave()
             if not self.in_process:
                 self._beyond.end()
 
@@ -207,7 +182,7 @@ class Attempt:
         if self.in_process:
             own_ns = self._own_cpu_ns() if self._end is not None else 0
         else:
-            own_ns = sum(_cpu_ns(child.ended, child.most) for child in self.children)
+            own_ns = sum(child.cpu_ns for child in self.children)
         return (own_ns + self._beyond.cpu_ns) / 1e9
 
     def rss_peak(self) -> int | None:
@@ -222,7 +197,7 @@ class Attempt:
         if self.in_process:
             risen = self._base is not None and self._end is not None and self._end.hwm > self._base.hwm
             return [self._end.hwm] if risen and self._end is not None else []
-        return [child.most.hwm for child in self.children if child.most] + [_maxrss(child) for child in self.children]
+        return [child.most.hwm for child in self.children if child.most] + [child.told_peak for child in self.children]
 
     def memory_peak(self) -> int | None:
         """Return the highest memory with shared pages counted once, in bytes, as far as it was seen or told."""
@@ -254,6 +229,8 @@ class Attempt:
 
     def _leave(self) -> int:
         self.site.running.discard(self)
+        for child in self.children:  # of whom nobody waited
+            child.leave()
         if not self.in_process or self._watch is None:
             return max((c.ended.mono_ns for c in self.children if c.ended is not None), default=time.monotonic_ns())
         self._end = Readings.take(self._own_cost_ns(self._watch))
@@ -308,7 +285,7 @@ class Attempt:
             first, last = {**base.io, "cpu_ns": base.process_ns}, {**end.io, "cpu_ns": end.process_ns}
             last["cpu_ns"] = max(first["cpu_ns"], last["cpu_ns"] - (end.sampler_ns - base.sampler_ns))
             return {**cost, "base": first, "end": last, "children": {"cpu_ns": end.reaped_ns - base.reaped_ns}}
-        children: dict[str, Any] = {"cpu_ns": sum(_cpu_ns(child.ended) for child in self.children)}
+        children: dict[str, Any] = {"cpu_ns": sum(child.told_cpu_ns for child in self.children)}
         for name in IO:
             children[name] = sum(child.io.get(name, 0) for child in self.children)
         first, last = {**base.thread_io, "cpu_ns": base.thread_ns}, {**end.thread_io, "cpu_ns": end.thread_ns}
@@ -319,76 +296,5 @@ class Attempt:
         return int(cost["end"]["cpu_ns"] - cost["base"]["cpu_ns"] + cost["children"]["cpu_ns"]) if cost else 0
 
 
-@dataclass(slots=True)
-class Readings:
-    """Counters of this process and thread at one moment: ns and bytes."""
-
-    process_ns: int
-    thread_ns: int
-    reaped_ns: int
-    sampler_ns: int
-    io: dict[str, int]
-    thread_io: dict[str, int]
-    rss: int
-    hwm: int
-
-    @classmethod
-    def take(cls, sampler_ns: int) -> Readings:
-        """Read them all."""
-        reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
-        rss, hwm = _own_memory()
-        return cls(
-            time.process_time_ns(),
-            time.thread_time_ns(),
-            round((reaped.ru_utime + reaped.ru_stime) * 1e9),
-            sampler_ns,
-            _read_io(_open_io("self")),
-            _read_io(_open_io("thread-self")),
-            rss,
-            hwm,
-        )
-
-
-def _own_memory() -> tuple[int, int]:
-    from jumper.monitor.metrics.process.procfs import ProcFS
-
-    status = ProcFS().status(os.getpid())
-    if status is None:
-        return 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return status.rss, status.hwm
-
-
 def _highest(values: list[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def _cpu_ns(ended: Ended | None, most: Most | None = None) -> int:
-    """Return what the waiter was told, or what was seen where that is more: some were never waited for."""
-    told = 0 if ended is None else (ended.cpu_user_ns or 0) + (ended.cpu_system_ns or 0)
-    seen = most.cpu_ns if most is not None and most.cpu_ns is not None else 0
-    return seen if seen > told + _ROUNDING_NS else told
-
-
-def _maxrss(child: Child) -> int | None:
-    told = child.ended.maxrss_bytes if child.ended is not None else None
-    return told if told is not None and told > child.floor_bytes else None
-
-
-def _open_io(pid: int | str) -> int | None:
-    try:
-        return os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-
-
-def _read_io(fd: int | None) -> dict[str, int]:
-    """Return the counters of an open /proc/PID/io, which is closed; see proc_pid_io(5)."""
-    if fd is None:
-        return {}
-    from jumper.monitor.metrics.process.procfs import parse_io
-
-    try:
-        with contextlib.closing(os.fdopen(fd, "rb", buffering=0)) as file:
-            return parse_io(file.read(512))._asdict()
-    except (OSError, ValueError):
-        return {}
