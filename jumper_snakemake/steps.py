@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jumper.monitor.metrics.process.procfs import TICK_NS, ProcFS
+from jumper.monitor.metrics.process.procfs import TICK_NS, ProcFS, cpu_clock_ns
 from jumper.monitor.roots import Most
 from jumper_snakemake.beyond import Cost
 
@@ -30,6 +30,8 @@ CLOSE_S, BURST_S = 0.001, 0.2
 BUDGET, LATEST_S = 0.005, 0.5
 #: between fork and exec a process has its parent's environment: it is looked at again this long
 YOUNG_S = 5.0
+#: so many ranks of a node have their clocks read between samples
+MOST_CLOCKS = 256
 _DAEMON = b"slurmstepd"
 
 
@@ -38,6 +40,8 @@ class Step:
 
     Attributes
     ----------
+    clocks : dict of int to int
+        CPU time of each rank as of the last look, ns: nearly all, where the daemon's ledger is not seen.
     reaped : tuple of int
         User and system ns of the ranks that have ended, as of the last look.
     """
@@ -48,9 +52,12 @@ class Step:
         self.start_ns = time.monotonic_ns()
         self.number = engine.add(pid, None, () if daemon is None else (daemon,))
         self.reaped = (0, 0)
+        self.clocks = {pid: 0}
 
     def look(self, fs: ProcFS) -> None:
-        """Read the daemon's ledger."""
+        """Read the clocks of the ranks, then the daemon's ledger."""
+        for pid, before in tuple(self.clocks.items())[:MOST_CLOCKS]:
+            self.clocks[pid] = max(before, cpu_clock_ns(pid) or 0)
         stat = fs.stat(self.daemon) if self.daemon is not None else None
         if stat is not None and stat.comm.startswith(_DAEMON):
             self.reaped = (stat.cutime * TICK_NS, stat.cstime * TICK_NS)
@@ -59,9 +66,10 @@ class Step:
         """Watch it no more; return what belongs into its record, and what it cost."""
         most = self._engine.finish(self.number) if self.number is not None else Most()
         user, system = self.reaped
-        cost = Cost(max(user + system, most.cpu_ns or 0), most.rss, most.memory)
+        seen_ns = max(sum(self.clocks.values()), most.cpu_ns or 0)
+        cost = Cost(max(user + system, seen_ns), most.rss, most.memory)
         known = {"rusage": {"cpu_user_ns": user, "cpu_system_ns": system}} if user + system else {}
-        return {"roots": [[self.pid, self.start_ns, time.monotonic_ns()]], **known}, cost
+        return {"roots": [[self.pid, self.start_ns, time.monotonic_ns()]], "cpu_seen_ns": seen_ns, **known}, cost
 
 
 class Part:
@@ -193,9 +201,12 @@ class Parts:
         if stat is None or stat.ppid == os.getpid() or self._fs.tagged(stat.ppid, part.tag):
             return True
         daemon = stat.ppid if self._is_daemon(stat.ppid) else None
+        step = next((step for step in part.steps if daemon is not None and step.daemon == daemon), None)
         if daemon is not None:
             self._await_exit(pid)
-        if daemon is None or daemon not in {step.daemon for step in part.steps}:
+        if step is not None:
+            step.clocks.setdefault(pid, 0)
+        else:
             step = Step(self._engine(), pid, daemon)
             part.steps.append(step)
             self._note({**self._facts(part, "start"), "roots": [[pid, step.start_ns, None]], "pid": pid})

@@ -230,6 +230,8 @@ def _command_cpu(row: Row, facts: Row, series: Series | None) -> None:
     if waited is not None:
         row["cpu_user_s"], row["cpu_system_s"] = usage["cpu_user_ns"] / 1e9, usage["cpu_system_ns"] / 1e9
         row["cpu_s"] = waited / 1e9
+    if facts.get("cpu_seen_ns") is not None:  # between two samples, where a front end looks more often
+        ledger = max(ledger or 0, facts["cpu_seen_ns"])
     if ledger is not None and (waited is None or ledger > waited + ROUNDING_NS):
         row["cpu_s"] = ledger / 1e9
         row["cpu_user_s"] = row["cpu_system_s"] = None

@@ -16,7 +16,7 @@ import pytest
 import jumper
 from jumper.core.run import Run
 from tests.cluster.beds import Slurm
-from tests.snakemake.conftest import CASES, PLAIN, REPOSITORY, row
+from tests.snakemake.conftest import CASES, REPOSITORY, row
 from tests.snakemake.test_truth import close, cpu, times
 
 PLUGIN = """
@@ -44,10 +44,11 @@ rule mpi:
     resources: mem_mb=900, runtime=5, tasks=2, nodes=2, mpi="srun"
     shell: "{resources.mpi} -n {resources.tasks} python3 -S rank.py 2.0 150 mpi; touch {output}; times > mpi.times"
 """
-SLURM = (
-    "--executor", "slurm", "-j4", "--default-resources", "slurm_partition=main", "--slurm-status-command", "squeue",
-    "--slurm-init-seconds-before-status-checks", "3",
-)  # fmt: skip
+PAGE = (REPOSITORY / "docs/slurm.md").read_text()
+(PROFILE,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+(COMMANDS,) = re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+#: this Slurm has no accounting
+SLURM = ("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "3")
 #: Holds 120 MB for a while, then takes more than it may.
 GROW = """
 import time
@@ -83,7 +84,7 @@ def snakemake(bed: Slurm, folder: Path, snakefile: str, *arguments: str, path: s
     (folder / "status.sh").chmod(0o755)
     path += f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-m", "snakemake", *arguments, "--latency-wait", "60", *PLAIN]
+    command = [sys.executable, "-m", "snakemake", *arguments, "--latency-wait", "60", "--logger-jumper-report", "none"]
     return bed.run(*command, cwd=folder, env=environment, timeout=280)
 
 
@@ -97,7 +98,9 @@ def plugin(bed: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the Slurm plugin ran a job of each kind."""
     pytest.importorskip("snakemake_executor_plugin_slurm")
     folder = tmp_path_factory.mktemp("plugin")
-    done = snakemake(bed, folder, PLUGIN, *SLURM)
+    (folder / "profile").mkdir()
+    (folder / "profile/config.yaml").write_text(PROFILE)
+    done = snakemake(bed, folder, PLUGIN, "--profile", "profile", *SLURM)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -133,7 +136,7 @@ def test_each_node_of_a_parallel_job_has_its_part(plugin: Path) -> None:
         assert parts["samples"][node] >= 2
     assert task["cpu_s"] == pytest.approx(parts["cpu_s"].sum())
     assert task["memory_peak_bytes"] == parts["memory_peak_bytes"].max()
-    assert list(task["flags"]) == []
+    assert set(task["flags"]) <= {"estimated"}  # a busy machine may not see the ledger of Slurm's daemon
 
 
 def test_the_benchmark_file_of_a_parallel_job_has_all_of_its_nodes(plugin: Path) -> None:
@@ -157,6 +160,27 @@ def test_the_run_expects_and_has_all_jobs(plugin: Path) -> None:
         "came": 3,
         "missing": [],
     }
+
+
+def test_the_page_s_commands_measure_ranks_on_two_nodes(bed: Slurm, tmp_path: Path) -> None:
+    (tmp_path / "solver").write_text(
+        f"#!/bin/sh\nexec {sys.executable} -S {CASES}/rank.py 0.3 20 solver.$SLURM_PROCID\n"
+    )
+    (tmp_path / "solver").chmod(0o755)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "jumper").write_text(f'#!/bin/sh\nexec {sys.executable} -m jumper.cli "$@"\n')
+    (programs / "jumper").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)}
+    done = bed.run("bash", "-ec", COMMANDS, cwd=tmp_path, env=environment, timeout=200)
+    assert done.returncode == 0, done.stderr
+    tasks = jumper.open_run(tmp_path / "solver.run").tasks
+    said = {path.suffix[1:] for path in tmp_path.glob("solver.*.node?")}
+    assert len(tasks) == 4
+    assert len(said) == 2
+    assert set(tasks["node"]) == said
+    assert all(node in done.stdout for node in said)
+    assert tasks["cpu_s"].min() >= 0.3
 
 
 BATCH = """
@@ -187,7 +211,7 @@ def submit(bed: Slurm, folder: Path, *targets: str, options: str = "", **environ
     done = snakemake(
         bed, folder, BATCH, "--executor", "cluster-generic", "--cluster-generic-submit-cmd", command, "-j2",
         "--cluster-generic-status-cmd", str(folder / "status.sh"), "--seconds-between-status-checks", "1",
-        "--keep-going", *(f"{target}.txt" for target in targets), **environment,
+        "--keep-going", *(f"{target}.txt" for target in targets), "--logger", "jumper", **environment,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     return the_run(folder)
@@ -220,7 +244,8 @@ def test_a_job_that_slurm_ended_for_its_memory_says_so_and_keeps_its_samples(bat
 def test_where_the_other_node_cannot_be_followed_the_own_one_is(batch: Path) -> None:
     run = the_run(batch)
     task = row(run, "half")
-    assert (task["state"], list(task["flags"])) == ("done", ["nodes 1/2"])
+    assert task["state"] == "done"
+    assert {"nodes 1/2"} <= set(task["flags"]) <= {"nodes 1/2", "estimated"}  # a busy machine may not see the ledger
     (used, _), own = (batch / f"half.{task['node']}").read_text().split(), times(batch / "half.times")
     assert cpu(task["cpu_s"], float(used) + own)
     assert run.parts[run.parts["key"] == "half"]["node"].tolist() == [task["node"]]
