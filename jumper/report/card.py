@@ -38,7 +38,7 @@ def repr_text(run: Any) -> str:
 def repr_html(run: Any) -> str:
     """Return a card: key figures, what stands out, and the groups that cost most.
 
-    Reads the tasks table and no samples, draws nothing, and loads no plotting library.
+    Reads the tasks table and of the samples what the findings need; draws nothing, loads no plotting library.
     """
     head = f"<b>{escape(str(run.info.get('kind', 'run')))} run {escape(str(run.info.get('run', '')))}</b>"
     try:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.findings import snippets
-from jumper.analysis.findings.finding import Finding, hours, many
+from jumper.analysis.findings.finding import Finding, Severity, hours, many
 from jumper.analysis.findings.thresholds import NEAR
 from jumper.analysis.findings.view import View
 from jumper.analysis.units import human_bytes
@@ -36,7 +36,8 @@ def failed(view: View) -> Iterator[Finding]:
             if again:
                 text += f" {f'{again:,} of them' if again < len(bad) else 'All'} succeeded when repeated."
             action = f"It was {keys[bad[0]]}." if len(bad) == 1 else f"Filter the task table by “{state}”."
-            yield Finding("high", group, text, action, name="failed", core_hours=cost)
+            severity: Severity = "medium" if again == len(bad) else "high"
+            yield Finding(severity, group, text, action, name="failed", core_hours=cost)
 
 
 def killed(view: View) -> Iterator[Finding]:

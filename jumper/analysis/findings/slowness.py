@@ -20,7 +20,7 @@ from jumper.analysis.findings.thresholds import (
     WORTH,
 )
 from jumper.analysis.findings.view import View
-from jumper.analysis.units import human_bytes, human_seconds
+from jumper.analysis.units import digits, human_bytes, human_seconds
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats
@@ -38,15 +38,19 @@ def io(view: View) -> Iterator[Finding]:
     for group, rows in view.enough(view.worked & np.isfinite(moved)):
         wall = float(view.wall[rows].sum())
         held = float(view.core_hours[rows].sum())
-        busy, rate = float(cpu[rows].sum()) / 3600 / held, float(moved[rows].sum()) / wall
+        cores, rate = float(cpu[rows].sum()) / wall, float(moved[rows].sum()) / wall
         waits = float(np.mean([pressure.get(str(node), 0.0) for node in view.texts("node")[rows]]))
-        idle = held * (1 - busy)
-        if busy > WAITS or idle <= WORTH * total or not (rate >= IO_RATE or (waits >= IO_PRESSED and rate >= IO_LEAST)):
+        idle = held - cores * wall / 3600
+        if (
+            cores > WAITS
+            or idle <= WORTH * total
+            or not (rate >= IO_RATE or (waits >= IO_PRESSED and rate >= IO_LEAST))
+        ):
             continue
         where = (
             "most of it on storage" if stored[rows].sum() >= moved[rows].sum() / 2 else "hardly any of it on storage"
         )
-        text = (f"keeps {busy:.0%} of what it holds busy and moves {human_bytes(rate)}/s, {where}, in "
+        text = (f"keeps {digits(cores)} cores busy and moves {human_bytes(rate)}/s, {where}, in "
                 f"{many(len(rows), 'attempt')}: {hours(idle, 'core')} waited.")  # fmt: skip
         action = "It is bound by storage or the network: run more of it at once, read less, or put its data nearer."
         yield Finding("info", group, text, action, name="io-bound", core_hours=idle)
@@ -71,8 +75,9 @@ def stragglers(view: View) -> Iterator[Finding]:
                 slow.setdefault(str(names[number]), []).append((mann_whitney(here, there), extra, words))
     for node, cases in slow.items():
         sure = [(p * compared, extra, words) for p, extra, words in cases if p * compared < SURE]
-        if sure:
-            cost, chance = sum(extra for _, extra, _ in sure), min(p for p, _, _ in sure)
+        cost = sum(extra for _, extra, _ in sure)
+        if cost > WORTH * view.core_hours[nodes == node].sum():
+            chance = min(p for p, _, _ in sure)
             odds = f"1 in {1 / chance:,.0f}" if chance > 1e-6 else "less than 1 in a million"
             text = (f"is slow: {listed([words for *_, words in sorted(sure, key=lambda case: -case[1])])} (medians; by "
                     f"chance {odds}). That cost {hours(cost, 'core')}.")  # fmt: skip

@@ -36,7 +36,9 @@ ENOUGH = Threshold(
     advice.ENOUGH, "", "attempts", "fewest of a group before anything is said of what it asks for or does"
 )
 LONG_S = Threshold(1, "", "s", "shorter attempts say more about starting than about working: their CPU is not judged")
-WORTH = Threshold(0.02, "", "of the run", "waste below this part of what all attempts asked for is not told")
+WORTH = Threshold(
+    0.02, "", "of the run", "waste below this part of what all attempts (of a slow node: its own) asked for is not told"
+)
 MOST = Threshold(10, "", "findings", "most of one name that are told one by one; the rest is one line")
 
 NEAR = Threshold(0.95, "memory-near, killed", "of what was asked or allowed", "a peak from here on is near it")
@@ -60,7 +62,7 @@ OURS = Threshold(0.5, "cores-crowded", "of the CPU time used on a node", "below 
 GPU_IDLE = Threshold(0.05, "gpu-idle", "of the time", "a device that is busy for less is idle")
 GPU_STARVED = Threshold(0.5, "gpu-starved", "of the time", "a group keeps the device that it uses busy for less")
 
-WAITS = Threshold(0.3, "io-bound", "of the threads asked for", "a group keeps at most this busy")
+WAITS = Threshold(0.3, "io-bound", "cores an attempt", "a group keeps at most this busy")
 IO_RATE = Threshold(10 << 20, "io-bound", "B/s an attempt", "and moves at least this through system calls")
 IO_PRESSED = Threshold(0.3, "io-bound", "of the time", "or some thread on its nodes waits for I/O for so long, and")
 IO_LEAST = Threshold(1 << 20, "io-bound", "B/s an attempt", "it moves at least this")
