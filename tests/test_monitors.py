@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from jumper.monitor.agent_process import AgentProcess
@@ -270,6 +271,8 @@ def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(tmp_path: Pa
     try:
         assert agent.pid is not None
         os.kill(agent.pid, signal.SIGSTOP)
+        while psutil.Process(agent.pid).status() != psutil.STATUS_STOPPED:
+            time.sleep(0.01)
         assert agent.flush(timeout_s=0.2) == 0
         os.kill(agent.pid, signal.SIGCONT)
         time.sleep(0.5)  # the late answer arrives

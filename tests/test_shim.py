@@ -189,13 +189,16 @@ def test_arguments_arrive_untouched(launch: Callable[..., Launch]) -> None:
 def test_an_orphan_is_reported_and_reaped(launch: Callable[..., Launch]) -> None:
     code = """
         import os, sys, time
+        read, write = os.pipe()
         if os.fork() == 0:
             if os.fork() == 0:
                 while time.process_time() < 0.2: pass
                 os._exit(7)
             os._exit(0)
         os.wait()
-        time.sleep(1)
+        os.close(write)
+        os.read(read, 1)  # until the orphan ends
+        time.sleep(0.3)
     """
     records, status = finish(launch(*python(code)))
     orphan, command = [r for r in records if r.kind == EXITED]

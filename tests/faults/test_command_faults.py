@@ -132,7 +132,7 @@ def test_a_parent_that_ignores_sigchld_gives_a_flagged_lower_bound(me: Runner) -
     command = me.jumper("run", "--interval", "0.1", "-o", str(out), "--", me.python, "-S", "-c", code)
     assert me.popen(command).wait(timeout=60) == 0
     (task,) = jumper.open_run(out).tasks.to_dict("records")
-    assert 0.4 < task["cpu_s"] < 0.75
+    assert 0.1 < task["cpu_s"] < 0.75  # a busy machine sees it last some time before its end
     assert "estimated" in task["flags"]
 
 
