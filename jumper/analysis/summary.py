@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from jumper.analysis.rates import increments
-from jumper.analysis.tables import RunTables, floats, interval_of, series, texts, times
+from jumper.analysis.tables import RunTables, floats, in_series, texts, times
 from jumper.analysis.timeline import span_of
 from jumper.schema.errors import JumperError
 
@@ -131,17 +130,17 @@ def headline(run: RunTables) -> dict[str, Any]:
         ``memory_peak_bytes`` (the highest of any attempt), ``read_bytes``, ``write_bytes``,
         ``read_chars``, ``write_chars``; ``monitor_cpu_s`` and ``monitor_share`` (of one core), ``flagged``.
     """
-    tasks, interval_s = run.tasks, interval_of(run)
+    tasks = run.tasks
     span = span_of(run)
     wall = (span[1] - span[0]) / 1e9 if span else None
     states = texts(tasks, "state")
     cores = [int(node["num_cpus"]) for node in run.nodes.values() if node.get("num_cpus")]
     process = run.samples("process")
-    cpu = _grown(process, "cpu_ns", interval_s)
+    cpu = _grown(process, "cpu_ns")
     of_tasks = known_sum(floats(tasks, "cpu_s"))
     cpu_s = max(cpu or 0.0, (of_tasks or 0.0) * 1e9) / 1e9 if cpu is not None or of_tasks is not None else None
     monitor = run.samples("monitor")
-    own = _grown(monitor, "cpu_ns", interval_s)
+    own = _grown(monitor, "cpu_ns")
     times_of_monitor = times(monitor, "time_ns")
     watched = (times_of_monitor.max() - times_of_monitor.min()) if len(times_of_monitor) > 1 else 0
     return {
@@ -165,11 +164,8 @@ def headline(run: RunTables) -> dict[str, Any]:
     }
 
 
-def _grown(samples: pd.DataFrame, column: str, interval_s: float) -> float | None:
+def _grown(samples: pd.DataFrame, column: str) -> float | None:
     """Return by how much a counter grew over all its series; a gap counts, going back does not."""
-    total: float | None = None
-    for _, rows in series(samples):
-        increase = increments(times(rows, "time_ns"), floats(rows, column), float("inf"))[1]
-        one = known_sum(increase)
-        total = total if one is None else (total or 0.0) + one
-    return total
+    order, number = in_series(samples)
+    increase = np.diff(floats(samples, column)[order])
+    return known_sum(increase[(np.diff(number) == 0) & (increase >= 0)])

@@ -115,6 +115,25 @@ def series(samples: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame
         yield dict(zip(names, values, strict=True)), rows.sort_values("time_ns", kind="stable")
 
 
+def in_series(samples: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Return the order of samples by series, each by time, and the number of its series for each of these.
+
+    What :func:`series` yields one by one, for runs that have a series a job.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"node": "n", "pid": [7, 3, 7], "time_ns": [2, 0, 1]})
+    >>> [part.tolist() for part in in_series(frame)]
+    [[1, 2, 0], [0, 1, 1]]
+    """
+    names = [name for name in ("node", "segment", "pid", "tid") if name in samples]
+    if samples.empty or not names:
+        return np.zeros(0, dtype="int64"), np.zeros(0, dtype="int64")
+    number = samples.groupby(names, dropna=False, sort=True).ngroup().to_numpy()
+    order = np.lexsort((times(samples, "time_ns"), number)).astype("int64")
+    return order, number[order].astype("int64")
+
+
 def custom_columns(samples: pd.DataFrame) -> list[str]:
     """Return the columns that no built-in stored column declares: a custom collector's."""
     from jumper.schema.columns import COLUMNS

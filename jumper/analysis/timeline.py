@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.rates import GAP_INTERVALS, increments
-from jumper.analysis.tables import RunTables, floats, series, texts, times
+from jumper.analysis.tables import RunTables, floats, in_series, series, texts, times
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
@@ -154,13 +154,69 @@ def gauge_bins(time_s: Floats, value: Floats, interval_s: float, edges: Floats) 
 
 
 def total_rate(samples: pd.DataFrame, column: str, grid: Grid, interval_s: float) -> Floats | None:
-    """Return the summed rate of a counter over all its series, or None where none of them has a value."""
-    total: Floats | None = None
-    for _, rows in series(samples):
-        one = counter_bins(grid.seconds(times(rows, "time_ns")), floats(rows, column), interval_s, grid.edges)
-        if np.isfinite(one).any():
-            total = np.nansum([one, total if total is not None else 0 * one], axis=0)
-    return total
+    """Return the summed rate of a counter over all its series, or None where none of them has a value.
+
+    A bin of which only a part is known (by any of them) has the rate of that part.
+    """
+    order, number = in_series(samples)
+    time_ns = times(samples, "time_ns")[order]
+    seconds, increase = increments(time_ns, floats(samples, column)[order], interval_s)
+    increase[np.flatnonzero(np.diff(number, prepend=-1))] = np.nan
+    known = np.isfinite(increase)
+    if not known.any():
+        return None
+    end = grid.seconds(time_ns)[known]
+    begin = end - seconds[known]
+    amount = spread(begin, end, increase[known], grid.edges)
+    first, last = _union(begin, end)
+    covered = spread(first, last, last - first, grid.edges)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(covered > 1e-6 * grid.width_s, amount / covered, 0.0), dtype="float64")
+
+
+def _union(begin: Floats, end: Floats) -> tuple[Floats, Floats]:
+    """Return intervals that cover the same, and do not overlap.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in _union(np.array([4.0, 0, 1]), np.array([5.0, 2, 3]))]
+    [[0.0, 4.0], [3.0, 5.0]]
+    """
+    order = np.argsort(begin, kind="stable")
+    begin, reach = begin[order], np.maximum.accumulate(end[order])
+    new = np.concatenate([[True], begin[1:] > reach[:-1]])
+    return begin[new], reach[np.concatenate([new[1:], [True]])]
+
+
+def total_gauge(samples: pd.DataFrame, column: str, grid: Grid, interval_s: float) -> dict[str, Floats]:
+    """Return by node the highest sum of a gauge over all its series in each bin, 0 where there is none.
+
+    A value stands until the next one of its series, for up to 2.5 intervals.
+    """
+    kept = samples[np.isfinite(floats(samples, column))]
+    out = {}
+    for node, rows in kept.groupby("node", sort=True) if len(kept) else ():
+        order, number = in_series(rows)
+        at, value = grid.seconds(times(rows, "time_ns")[order]), floats(rows, column)[order]
+        until = at + GAP_INTERVALS * interval_s
+        follows = np.flatnonzero(np.diff(number) == 0)
+        until[follows] = np.minimum(until[follows], at[follows + 1])
+        knots = np.concatenate([at, until])
+        # at one moment, what ends goes before what begins
+        turn = np.lexsort((np.repeat([1, 0], len(at)), knots))
+        level = np.cumsum(np.concatenate([value, -value])[turn])
+        out[str(node)] = np.maximum(_highest(knots[turn], level, grid.edges), 0.0)
+    return out
+
+
+def _highest(at: Floats, level: Floats, edges: Floats) -> Floats:
+    """Return the highest level in each bin; ``level[i]`` is in force from ``at[i]`` to ``at[i + 1]``."""
+    in_force = np.searchsorted(at, edges[:-1], side="right") - 1
+    out = np.where(in_force >= 0, level[np.maximum(in_force, 0)], 0.0)
+    where = np.searchsorted(edges, at, side="right") - 1
+    inside = (where >= 0) & (where < len(out))
+    np.maximum.at(out, where[inside], level[inside])
+    return out
 
 
 def by_series(
@@ -194,7 +250,10 @@ def cpu_by_group(run: RunTables, grid: Grid, interval_s: float) -> dict[str, Flo
     group = np.array([name or "(no name)" for name in texts(tasks, "group")], dtype=object)
     node, pid, thread = texts(tasks, "node"), times(tasks, "pid"), times(tasks, "thread")
     threads = _counters(run.samples("thread"), grid, "tid")
-    trees = _counters(run.samples("process"), grid, "pid")
+    processes = run.samples("process")
+    if run.info.get("kind") == "snakemake" and "pid" in processes:  # all others are jobs, and nothing but jobs
+        processes = processes[processes["pid"].isin(set(pid))]
+    trees = _counters(processes, grid, "pid")
     members: dict[tuple[str, int, int], list[int]] = {}
     for index in np.flatnonzero(known):
         members.setdefault((node[index], int(pid[index]), int(thread[index])), []).append(int(index))

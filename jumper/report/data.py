@@ -148,14 +148,13 @@ class RunRows:
     @cached_property
     def memory(self) -> Stack | None:
         """Memory in use by worker (by node where there are too many), highest of each bin, in bytes."""
-        lines = timeline.by_series(
-            self.run.samples("process"), "memory_bytes", self.grid, self.interval_s, counter=False
-        )
-        if not lines:
+        samples = self.run.samples("process")
+        if "pid" not in samples or len(samples[["node", "pid"]].drop_duplicates()) > MOST_COLOURS:
+            named = timeline.total_gauge(samples, "memory_bytes", self.grid, self.interval_s)
+        else:
+            named = self._named(timeline.by_series(samples, "memory_bytes", self.grid, self.interval_s, counter=False))
+        if not named:
             return None
-        named = self._named(lines)
-        if len(named) > MOST_COLOURS:
-            named = _added({key: node for key, (node, _) in zip(named, lines, strict=True)}, named)
         if len(named) > MOST_COLOURS:
             named = {f"{len(named)} nodes": np.sum([np.nan_to_num(line) for line in named.values()], axis=0)}
         total = sum(float(node.get("memory_bytes") or 0) for node in self.run.nodes.values())
@@ -225,11 +224,3 @@ class RunRows:
                 name = f"{name} on {node}"
             out[name if name not in out else f"{name} ({pid})"] = line
         return out
-
-
-def _added(group_of: dict[str, str], lines: dict[str, Floats]) -> dict[str, Floats]:
-    out: dict[str, Floats] = {}
-    for name, line in lines.items():
-        group = group_of[name]
-        out[group] = out.get(group, np.zeros(len(line))) + np.nan_to_num(line)
-    return out

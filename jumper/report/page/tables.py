@@ -102,9 +102,10 @@ def _plain(frame: pd.DataFrame, name: str, dtype: str) -> list[Any]:
 def curves(rows: RunRows, chosen: Any) -> dict[str, dict[str, Any]]:
     """Return CPU of the thread (or process) and memory of the process during each chosen attempt."""
     run = rows.run
-    threads, processes = _indexed(run.samples("thread"), "tid"), _indexed(run.samples("process"), "pid")
     table = run.tasks
     node, pid, thread = texts(table, "node"), times(table, "pid"), times(table, "thread")
+    wanted = set(pid[list(map(int, chosen))])
+    threads, processes = _indexed(run.samples("thread"), "tid", wanted), _indexed(run.samples("process"), "pid", wanted)
     start, stop = times(table, "start_ns"), times(table, "stop_ns")
     out: dict[str, dict[str, Any]] = {}
     for index in map(int, chosen):
@@ -128,9 +129,9 @@ def curves(rows: RunRows, chosen: Any) -> dict[str, dict[str, Any]]:
     return out
 
 
-def _indexed(samples: pd.DataFrame, last: str) -> dict[tuple[str, int, int], tuple[Any, pd.DataFrame]]:
+def _indexed(samples: pd.DataFrame, last: str, pids: set[int]) -> dict[tuple[str, int, int], tuple[Any, pd.DataFrame]]:
     out: dict[tuple[str, int, int], tuple[Any, pd.DataFrame]] = {}
-    for keys, frame in series(samples):
+    for keys, frame in series(samples[samples["pid"].isin(pids)] if "pid" in samples else samples):
         if keys.get("pid") is not None and not pd.isna(keys["pid"]) and not pd.isna(keys.get(last)):
             out.setdefault((str(keys["node"]), int(keys["pid"]), int(keys[last])), (times(frame, "time_ns"), frame))
     return out

@@ -1,0 +1,67 @@
+"""Timelines of runs in which every job is a series of its own: many, short, one after the other."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jumper.analysis import timeline
+from jumper.analysis.timeline import make_grid
+
+SECOND = 10**9
+
+
+def jobs(count: int, at_once: int) -> pd.DataFrame:
+    """Jobs of 1 s, one after the other in each place, that read 100 bytes and hold 10 bytes until their end."""
+    rows = []
+    for number in range(count):
+        start = number // at_once * SECOND
+        for part in range(3):
+            rows.append(
+                {"node": "n1", "segment": "s", "pid": 100 + number, "time_ns": start + part * SECOND // 2,
+                 "read_chars": 50 * part, "memory_bytes": 10.0 * (part < 2), "cpu_ns": part * SECOND // 2}
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_the_rate_of_jobs_that_follow_one_another_in_a_bin_is_not_the_sum_of_their_rates() -> None:
+    grid = make_grid(0, 20 * SECOND, bins=5)  # four jobs a bin in each of the two places
+    line = timeline.total_rate(jobs(40, at_once=2), "read_chars", grid, 1.0)
+    assert line is not None
+    assert line == pytest.approx([200.0] * 5)
+
+
+def test_a_bin_that_is_known_in_part_has_the_rate_of_that_part() -> None:
+    frame = pd.DataFrame({"node": "n", "segment": "s", "pid": 1, "time_ns": [0, SECOND], "read_chars": [0, 7]})
+    assert timeline.total_rate(frame, "read_chars", make_grid(0, 4 * SECOND, bins=1), 1.0) == pytest.approx([7.0])
+    assert timeline.total_rate(frame, "write_chars", make_grid(0, 4 * SECOND, bins=1), 1.0) is None
+
+
+def test_memory_of_jobs_that_follow_one_another_in_a_bin_is_not_added() -> None:
+    grid = make_grid(0, 20 * SECOND, bins=5)
+    assert timeline.total_gauge(jobs(40, at_once=2), "memory_bytes", grid, 1.0) == {"n1": pytest.approx([20.0] * 5)}
+
+
+def test_memory_that_is_not_told_any_more_is_forgotten() -> None:
+    frame = pd.DataFrame({"node": "n", "segment": "s", "pid": 1, "time_ns": [0], "memory_bytes": [5.0]})
+    line = timeline.total_gauge(frame, "memory_bytes", make_grid(0, 4 * SECOND, bins=4), 1.0)["n"]
+    assert line.tolist() == [5, 5, 5, 0]
+
+
+def test_cpu_of_a_workflows_jobs_is_theirs_alone() -> None:
+    samples = jobs(4, at_once=2)
+    tasks = pd.DataFrame(
+        {"group": "one", "node": "n1", "pid": 7, "thread": [8, 9, 8, 9], "cpu_s": 1.0,
+         "start_ns": [1, 1, SECOND, SECOND], "stop_ns": [SECOND, SECOND, 2 * SECOND, 2 * SECOND]}
+    )  # fmt: skip
+    run: Any = SimpleNamespace(
+        tasks=tasks, info={"kind": "snakemake"}, samples=lambda stream: samples if stream == "process" else samples[:0]
+    )
+    grid = make_grid(0, 2 * SECOND, bins=4)
+    lines = timeline.cpu_by_group(run, grid, 0.5)
+    assert set(lines) == {"one"}
+    assert np.sum(lines["one"]) * grid.width_s == pytest.approx(4.0)
