@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # another Python: make PYTHON=/path/to/python3.13 test
 PYTHON ?=
 PYTEST_ARGS ?=
+# files of tests that run at the same time: most of their time is waiting for real clusters; JOBS=0 for one after the other
+JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow bench lint format changelog clean
@@ -44,7 +46,7 @@ demo: $(VENV)/.installed
 	$(BIN)/jumper demo dask -o jumper-demo
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
