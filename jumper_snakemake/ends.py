@@ -49,9 +49,10 @@ def slurm_end(job: str, folder: str, logs: Iterable[str] = ()) -> End:
     """
     if not re.fullmatch(r"\d+(_\d+)?", job):
         return End()
-    known = _shown(_ask("scontrol", "--oneliner", "show", "job", job))
+    said = _ask("scontrol", "--oneliner", "show", "job", job)
+    known = _shown(said)
     if known:
-        if f"({os.getuid()})" not in known.get("UserId", "") or known.get("WorkDir") != folder:
+        if f"({os.getuid()})" not in known.get("UserId", "") or f" WorkDir={folder} " not in said:
             return End()
     else:
         columns = ["State", "Timelimit", "NodeList", "WorkDir", "UID"]

@@ -200,6 +200,8 @@ class Nodes:
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._change:
+            if self._over:
+                return
             if self._srun is None:
                 self._waiting.append(message)
             else:
