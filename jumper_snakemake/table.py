@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 STOCK = ("s", "h:m:s", "max_rss", "max_vms", "max_uss", "max_pss", "io_in", "io_out", "mean_load", "cpu_time")
 #: who it was
 OURS = ("rule", "wildcards", "attempt", "node", "external_id", "state", "exit_code", "threads", "flags")
+#: columns of the tasks that they are made of
+NEEDED = frozenset(
+    ("wall_s", "cpu_s", "rss_peak_bytes", "pss_peak_bytes", "memory_peak_bytes", "read_bytes", "write_bytes", "group",
+     "wildcards", "attempt_id", "node", "external_id", "state", "exit_code", "threads_asked", "flags")
+)  # fmt: skip
 MIB = 1 << 20
 
 
@@ -37,7 +42,7 @@ def rows(tasks: pd.DataFrame) -> Iterator[list[str]]:
     >>> clock(3723.9)
     '1:02:03'
     """
-    for task in tasks.to_dict("records"):
+    for task in tasks[[name for name in tasks if name in NEEDED]].to_dict("records"):
         known = {name: value for name, value in task.items() if not _is_null(value)}
         wall, cpu = known.get("wall_s"), known.get("cpu_s")
         load = None if not wall or cpu is None else 100 * cpu / wall

@@ -167,8 +167,8 @@ def _placed(clock: Clock | None, segment: Segment) -> dict[str, int | None]:
 
 
 def _write_samples(path: Path, others: list[Path], out: RunDirectory, node: str, clock: Clock | None) -> dict[str, int]:
-    segment = read_segment(path)
-    beside = [read_segment(other) for other in others]
+    segment = read_segment(path, records=False)
+    beside = [read_segment(other, records=False) for other in others]
     files: dict[str, int] = {}
     for stream in segment.streams:
         data = segment.table(stream)

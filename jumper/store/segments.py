@@ -123,7 +123,7 @@ class Segment:
         return table
 
 
-def read_segment(path: str | os.PathLike[str], *, rows: bool = True) -> Segment:
+def read_segment(path: str | os.PathLike[str], *, rows: bool = True, records: bool = True) -> Segment:
     """Read a segment file; damage is skipped and counted, never raised.
 
     Parameters
@@ -131,6 +131,8 @@ def read_segment(path: str | os.PathLike[str], *, rows: bool = True) -> Segment:
     path : path
     rows : bool
         Also note where the rows are, for :meth:`Segment.table`.
+    records : bool
+        Also read the records of text.
 
     Raises
     ------
@@ -159,7 +161,7 @@ def read_segment(path: str | os.PathLike[str], *, rows: bool = True) -> Segment:
                 for name, entry in segment.header.get("streams", {}).items()
             }
             continue
-        for line in payload.splitlines():
+        for line in payload.splitlines() if records else ():
             record = _json(line)
             if record:
                 record.setdefault("mono_ns", head.mono_ns)
