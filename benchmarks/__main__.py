@@ -28,12 +28,12 @@ WIDTH = 180
 SIZES = {"tiny": TINY, "usual": USUAL, "full": FULL}
 
 
-def _dask(module: str, function: str) -> Callable[[Size], Iterator[Row]]:
+def _optional(module: str, function: str, extra: str = "dask") -> Callable[[Size], Iterator[Row]]:
     def measured(size: Size) -> Iterator[Row]:
         try:
             found = getattr(importlib.import_module(f"benchmarks.{module}"), function)
         except ImportError as error:
-            raise NotPossible(f"{error}; pip install 'jumper-workflows[dask]'") from error
+            raise NotPossible(f"{error}; pip install 'jumper-workflows[{extra}]'") from error
         yield from found(size)
 
     return measured
@@ -47,9 +47,10 @@ BENCHMARKS: dict[str, Callable[[Size], Iterator[Row]]] = {
     "slowdown": bench_cost.slowdown,
     "agent": bench_start.agents,
     "run": bench_start.runs,
-    "dask": _dask("bench_dask_boundary", "boundary"),
-    "dask-tasks": _dask("bench_dask_tasks", "paired"),
-    "dask-scheduler": _dask("bench_dask_scheduler", "at_the_scheduler"),
+    "dask": _optional("bench_dask_boundary", "boundary"),
+    "dask-tasks": _optional("bench_dask_tasks", "paired"),
+    "dask-scheduler": _optional("bench_dask_scheduler", "at_the_scheduler"),
+    "snakemake": _optional("bench_snakemake", "costs", "snakemake"),
     "advice": bench_advice.traces,
 }
 

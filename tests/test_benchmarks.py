@@ -28,6 +28,7 @@ ROWS = {
     "dask": ["peaks on", "peaks off"],
     "dask-scheduler": ["a note", "workers push", "memory grows"],
     "dask-tasks": ["wall time", "CPU of the worker"],
+    "snakemake": ["CPU a job", "add to a start", "reported, wall time", "reported, memory peak"],
     "advice": ["advice"],
 }
 
