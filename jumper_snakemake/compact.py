@@ -87,7 +87,10 @@ def _segments_in(log: Path) -> Iterator[tuple[str, bytes]]:
         if set(texts) == set(range(1, count + 1)):
             try:
                 packed = base64.b64decode(b"".join(texts[number] for number in sorted(texts)), validate=True)
-                yield name.decode(), zlib.decompressobj().decompress(packed, MOST_UNPACKED)
+                unpacking = zlib.decompressobj()
+                data = unpacking.decompress(packed, MOST_UNPACKED)
+                if unpacking.eof:
+                    yield name.decode(), data
             except (ValueError, zlib.error):
                 continue
 
