@@ -171,6 +171,8 @@ class Site:
     def _spool(self, settings: Settings) -> str:
         """Return the run's spool; where the run is not on this file system, one that is told to the log at the end."""
         spool = os.path.join(settings.run, "spool")
+        if not self._is_job:
+            return spool
         try:
             here = os.stat(settings.run).st_ino
             os.stat(spool)
@@ -180,7 +182,7 @@ class Site:
 
                 self._apart = tempfile.mkdtemp(prefix="jumper-")
             return self._apart
-        if self._is_job and settings.inode not in (0, here):
+        if settings.inode not in (0, here):
             self._apart = spool
         return spool
 
