@@ -37,32 +37,48 @@ def write(jobs: Iterable[Any], folder: str | os.PathLike[str] | None, page: str 
 
     runs = Path(folder or FOLDER) / "runs"
     keys = {job_key(record.job.rule.name, dict(record.job.wildcards.items())) for record in jobs}
-    chosen = newest(runs, keys)
+    chosen, damaged = newest(runs, keys)
     if not chosen:
-        raise RunError(f"no run in {runs} has a job of this workflow; `snakemake --logger jumper` makes one")
+        raise RunError(
+            f"no run in {runs} has a job of this workflow; `snakemake --logger jumper` makes one{_and(damaged)}"
+        )
     found = set().union(*chosen.values())
     (run, its), *others = chosen.items()
     made = write_report(run if not others and run_keys(run) == its else Together(chosen, keys - found), page)
     lacking = "" if found == keys else f"; {len(keys) - len(found)} were not measured when they ran"
-    return f"{len(found)} of {len(keys)} jobs, of {len(chosen)} run{'s' if others else ''}: {made}{lacking}"
+    return (
+        f"{len(found)} of {len(keys)} jobs, of {len(chosen)} run{'s' if others else ''}: {made}{lacking}{_and(damaged)}"
+    )
 
 
-def newest(runs: Path, keys: set[str]) -> dict[Run, set[str]]:
-    """Return runs, the newest first, each with those of the keys that it was the last to do."""
+def _and(damaged: list[str]) -> str:
+    return "".join(f"; left out: {text}" for text in damaged)
+
+
+def newest(runs: Path, keys: set[str]) -> tuple[dict[Run, set[str]], list[str]]:
+    """Return runs, the newest first, each with those of the keys that it was the last to do; and what cannot be read.
+
+    A folder that is no run is told, and the others are read.
+    """
     from jumper.core.run import open_run
 
     chosen: dict[Run, set[str]] = {}
+    damaged: list[str] = []
     left = set(keys)
     for path in sorted(runs.glob("*/"), reverse=True):
         if not left:
             break
-        run = open_run(path)
-        tasks = run.tasks
+        try:
+            run = open_run(path)
+            tasks = run.tasks
+        except RunError as error:
+            damaged.append(str(error))
+            continue
         done = left & set(tasks.loc[tasks["state"] == "done", "key"])
         if done:
             chosen[run] = done
             left -= done
-    return chosen
+    return chosen, damaged
 
 
 def run_keys(run: Run) -> set[str]:

@@ -48,11 +48,13 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
 
 def test_each_job_is_as_of_the_run_that_made_its_output(several: Workflow) -> None:
     first, second = several.runs()
-    chosen = {run.path: keys for run, keys in newest(first.parent, KEYS).items()}
-    assert chosen == {second: {ODD}, first: KEYS - {"third", ODD}}
+    (first.parent / "29991231T235959-broken").mkdir()
+    chosen, damaged = newest(first.parent, KEYS)
+    assert {run.path: keys for run, keys in chosen.items()} == {second: {ODD}, first: KEYS - {"third", ODD}}
+    assert len(damaged) == 1
     said = several.call("--reporter", "jumper", "--report-jumper-path", "cost of it.html", logger=())
     assert said.returncode == 0, said.stderr
-    assert "jumper: 2 of 3 jobs, of 2 runs: cost of it.html; 1 were not measured when they ran" in said.stderr
+    assert "jumper: 2 of 3 jobs, of 2 runs: cost of it.html; 1 were not measured when they ran; left out" in said.stderr
     page = (several.folder / "cost of it.html").read_text()
     assert "<script>alert" not in page and "<img src=x" not in page
     assert "alert('w')" in page.replace("&#39;", "'").replace("\\u0027", "'")
