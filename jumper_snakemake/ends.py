@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 #: how long a question to the batch system may take
@@ -92,6 +93,13 @@ def oom_kills(root: str = "/") -> int | None:
 
     Source: Documentation/admin-guide/cgroup-v2.rst, ``memory.events``; cgroup-v1/memory.rst, ``memory.oom_control``.
     """
+    place = _oom_file(root)
+    return None if place is None else _oom_count(place)
+
+
+@cache
+def _oom_file(root: str) -> str | None:
+    """Return the file of this process's control group that counts them: looked for once, not at every attempt."""
     try:
         with open(f"{root}/proc/self/cgroup") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
@@ -101,14 +109,15 @@ def oom_kills(root: str = "/") -> int | None:
     places = [f"{groups}/memory{path}/memory.oom_control" for _, names, path in lines if "memory" in names.split(",")]
     places += [f"{mount}{path}/memory.events" for _, names, path in lines if not names
                for mount in (groups, f"{groups}/unified")]  # fmt: skip
-    for place in places:
-        try:
-            with open(place) as file:
-                counts = dict(line.split() for line in file)
-            return int(counts["oom_kill"])
-        except (OSError, ValueError, KeyError):
-            continue
-    return None
+    return next((place for place in places if _oom_count(place) is not None), None)
+
+
+def _oom_count(place: str) -> int | None:
+    try:
+        with open(place) as file:
+            return int(dict(line.split() for line in file)["oom_kill"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _shown(text: str) -> dict[str, str]:
