@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable
-from functools import cache
 from typing import NamedTuple
 
 #: how long a question to the batch system may take
@@ -93,13 +92,18 @@ def oom_kills(root: str = "/") -> int | None:
 
     Source: Documentation/admin-guide/cgroup-v2.rst, ``memory.events``; cgroup-v1/memory.rst, ``memory.oom_control``.
     """
-    place = _oom_file(root)
-    return None if place is None else _oom_count(place)
+    place = _oom_files.get(root) or _oom_file(root)
+    if place is None:
+        return None
+    _oom_files[root] = place
+    return _oom_count(place)
 
 
-@cache
+#: root -> the file, looked for once and not at every attempt
+_oom_files: dict[str, str] = {}
+
+
 def _oom_file(root: str) -> str | None:
-    """Return the file of this process's control group that counts them: looked for once, not at every attempt."""
     try:
         with open(f"{root}/proc/self/cgroup") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
