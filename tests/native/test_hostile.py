@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -108,12 +110,18 @@ if libc.mount(b"proc", b"/proc", b"proc", 0, sys.argv[2].encode()):
 """
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Have a folder that every user may write to, parents included."""
+    with tempfile.TemporaryDirectory(prefix="jumper-open-") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
+
+
 @root
 @pytest.mark.parametrize("option", ["hidepid=2", "hidepid=1"])
-def test_a_proc_that_hides_other_users(tmp_path: Path, option: str) -> None:
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:2]:
-        parent.chmod(0o755)
+def test_a_proc_that_hides_other_users(open_folder: Path, option: str) -> None:
     code = f"""{HIDDEN}
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 libc.prctl(4, 1, 0, 0, 0)  # as after exec: its own files of /proc are its own
@@ -133,19 +141,16 @@ for child in children:
     child.kill()
 engine.stop()
 """
-    if "skip" in host(tmp_path, code, option):
+    if "skip" in host(open_folder, code, option):
         pytest.skip("no /proc of its own")
-    whole(tmp_path / "a.seg")
+    whole(open_folder / "a.seg")
 
 
 @root
-def test_io_that_may_not_be_read_is_null(tmp_path: Path) -> None:
+def test_io_that_may_not_be_read_is_null(open_folder: Path) -> None:
     """A process of another user: CPU and memory are known, its I/O is not."""
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:2]:
-        parent.chmod(0o755)
     host(
-        tmp_path,
+        open_folder,
         """
 child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)  # ends with us; it may not be killed
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
