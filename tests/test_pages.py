@@ -53,6 +53,7 @@ RUN_BY = {
     ("examples/c_collector/README.md", "sh"): "tests/test_c_collectors.py",
     ("examples/collector_package/README.md", "sh"): "tests/test_entry_points.py",
     ("examples/custom_collector/README.md", "sh"): "tests/test_pages.py",
+    ("examples/snakemake/README.md", "sh"): "tests/snakemake/test_example.py",
 }
 
 

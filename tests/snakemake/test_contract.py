@@ -77,15 +77,6 @@ def test_this_snakemake_tells_the_events_that_a_run_is_made_of() -> None:
     assert {"job_info", "job_started", "job_finished", "job_error"} <= {str(event.value) for event in logging.LogEvent}
 
 
-def test_the_page_names_each_of_them() -> None:
-    page = (REPOSITORY / "docs/snakemake.md").read_text()
-    table = re.search(r"<!-- from jumper_snakemake/hook.py -->\n(.*?)<!-- end -->", page, re.DOTALL)
-    assert table is not None
-    rows = [line.strip("| ").split(" | ") for line in table[1].splitlines()[2:]]
-    said = {cells[0].strip("`"): cells[-1] for cells in rows}
-    assert said == {".".join(filter(None, (p.module, p.holder, p.name))): p.without for p in PATCHES}
-
-
 @pytest.mark.parametrize(
     ("found", "fault"),
     [
