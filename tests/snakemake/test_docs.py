@@ -19,7 +19,7 @@ ONE = "rule one:\n    output: 'a.txt'\n    shell: 'touch {output}'\n"
 
 
 def test_the_page_s_command_leaves_a_run_and_its_report(workflow: Callable[[str], Workflow]) -> None:
-    (command,) = [shlex.split(line) for line in COMMANDS if line.startswith("snakemake ")]
+    (command,) = [shlex.split(line) for line in COMMANDS if line.startswith("snakemake -j")]
     assert command[0] == "snakemake"
     readme = (REPOSITORY / "README.md").read_text()
     assert f"## Snakemake\n\n```sh\n{shlex.join(command)}\n```" in readme

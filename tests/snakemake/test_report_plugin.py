@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import jumper
 from jumper_snakemake.reporter import newest
-from tests.snakemake.conftest import Workflow
+from tests.snakemake.conftest import REPOSITORY, Workflow
 
 #: of a rule, and of a wildcard
 ODD = "<script>alert('r')</script> \"quoted\" a/b \U0001f40d " + "long" * 60
@@ -52,7 +52,9 @@ def test_each_job_is_as_of_the_run_that_made_its_output(several: Workflow) -> No
     chosen, damaged = newest(first.parent, KEYS)
     assert {run.path: keys for run, keys in chosen.items()} == {second: {ODD}, first: KEYS - {"third", ODD}}
     assert len(damaged) == 1
-    said = several.call("--reporter", "jumper", "--report-jumper-path", "cost of it.html", logger=())
+    page = (REPOSITORY / "docs/snakemake.md").read_text()
+    command = re.findall(r"^snakemake (--reporter .*)$", page, re.MULTILINE)[0].split()
+    said = several.call(*command, "--report-jumper-path", "cost of it.html", logger=())
     assert said.returncode == 0, said.stderr
     assert "jumper: 2 of 3 jobs, of 2 runs: cost of it.html; 1 were not measured when they ran; left out" in said.stderr
     page = (several.folder / "cost of it.html").read_text()
@@ -73,7 +75,7 @@ def test_its_import_alone_measures_where_there_are_no_logger_plugins(tmp_path: P
         "import sys; sys.argv = ['snakemake', '--mode', 'subprocess']; import snakemake_report_plugin_jumper;"
         "import snakemake.executors.local as local; sys.exit(local.run_wrapper.__module__ != 'jumper_snakemake.hook')"
     )
-    environment = {"PYTHONPATH": str(Path(jumper.__file__).parents[1]), "PATH": ""}
+    environment = {"PYTHONPATH": str(REPOSITORY), "PATH": ""}
     for setting, status in ((f"run={tmp_path}", 0), ("", 1)):
         done = subprocess.run([sys.executable, "-c", code], env={**environment, "JUMPER_SNAKEMAKE": setting})
         assert done.returncode == status
