@@ -122,6 +122,7 @@ def test_without_the_begin_and_end_of_jobs_nothing_is_measured(moved: Moved) -> 
     assert made.runs() == []
 
 
+@pytest.mark.slow
 def test_without_attempts_all_are_the_first(moved: Moved) -> None:
     made, _ = moved(hook.CACHED_OR_RUN)
     tasks = made.run().tasks
@@ -139,6 +140,7 @@ def test_without_the_benchmark_its_file_is_snakemakes(moved: Moved) -> None:
     assert row(made.run(), "one", "2.1.1")["cpu_s"] > 0.05
 
 
+@pytest.mark.slow
 def test_without_the_environment_of_jobs_local_ones_are_measured(moved: Moved) -> None:
     made, _ = moved(hook.ENVVARS)
     assert row(made.run(), "one", "2.1.1")["cpu_s"] > 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,8 @@ def test_the_demo_leaves_a_run_with_its_report(
     assert (count["memory_peak_bytes"] < count["memory_asked_bytes"] / 20).all()
     assert (tasks.loc[tasks["group"] == "compress", "cpu_s"] > 0).all()
     said = capsys.readouterr().out
+    assert main(["advise", "jumper-demo-2", "--format", "snakemake-profile"]) == 0
+    assert re.search(r'"count":\n(?: +#.*\n)* +mem_mb: \d+\n', capsys.readouterr().out)
     assert "report: jumper-demo-2/report.html" in said
     assert "steps" not in said
 

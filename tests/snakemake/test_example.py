@@ -15,6 +15,8 @@ import jumper
 from tests.snakemake.conftest import REPOSITORY
 
 EXAMPLE = REPOSITORY / "examples" / "snakemake"
+#: test_demo.py and test_docs.py show the same of other workflows in the normal run
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,13 @@
 """Public issues about measuring: each by what went wrong there, and the right value here.
 
 More of them have their case beside others like it: #851, #2147, #831, #3781 and failed attempts
-(test_truth.py), retries inside a job process, #284 (test_kinds.py), job ids, #226 (test_cluster.py).
+(test_truth.py), retries inside a job process, #284 (test_kinds.py), job ids, #226 (test_cluster.py),
+what jobs cost in a report, #3416 (test_report_plugin.py).
 """
 
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -83,9 +83,3 @@ def test_2238_a_rule_that_is_cached_is_measured_and_one_from_the_cache_did_not_r
     issues.done("--cache", SNAKEMAKE_OUTPUT_CACHE=str(issues.folder / "cache"))
     assert (issues.folder / "cached.txt").exists()
     assert issues.runs() == before
-
-
-def test_3416_488_the_report_has_what_jobs_cost(issues: Workflow, tmp_path: Path) -> None:
-    page = issues.run().report(tmp_path / "report.html").read_text()
-    assert all(rule in page for rule in ("cached", "slept", "away"))
-    assert "memory peak" in page
