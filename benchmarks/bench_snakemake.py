@@ -33,7 +33,8 @@ rule one:
     shell: "touch {{output}}"
 """
 START = """
-import time, snakemake.cli
+import sys, time, snakemake.cli
+sys.pycache_prefix = sys.argv[1]
 before = time.process_time()
 import snakemake_logger_plugin_jumper, snakemake_report_plugin_jumper
 print((time.process_time() - before) * 1000)
@@ -55,7 +56,7 @@ def costs(size: Size) -> Iterator[Row]:
 
 def a_job(size: Size) -> Iterator[Row]:
     """Yield the CPU of Snakemake and its jobs with and without the hook, in turn; without the merge at the end."""
-    jobs, pairs = max(5, round(JOBS * size.work)), max(2, size.pairs // 4)
+    jobs, pairs = max(5, round(JOBS * size.work)), max(1, size.pairs // 4)
     found: dict[bool, list[float]] = {True: [], False: []}
     for pair in range(pairs):
         for measured in (pair % 2 == 0, pair % 2 != 0):
@@ -90,10 +91,10 @@ def a_start(size: Size) -> Iterator[Row]:
     """Yield the CPU of importing both plugins into a Snakemake that is loaded, as each of its processes does."""
     taken = []
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**_environment(), "PYTHONPYCACHEPREFIX": folder}
+        environment = _environment()
         for _ in range(size.rounds + 1):
             done = subprocess.run(
-                [sys.executable, "-c", START], env=environment, capture_output=True, text=True, check=True
+                [sys.executable, "-c", START, folder], env=environment, capture_output=True, text=True, check=True
             )
             taken.append(float(done.stdout))
     del taken[0]  # it compiled them
