@@ -16,6 +16,7 @@ DISTRIBUTED = ("jumper", "jumper_dask", "jumper_snakemake", "snakemake_logger_pl
 
 #: From left to right. Rooms of one line are neighbours: none may import the other.
 ORDER = (
+    ("jumper.__main__",),
     ("jumper_dask", "jumper_snakemake", "jumper.cli", "jumper.doctor", "jumper.ipython", "jumper",
      "snakemake_logger_plugin_jumper", "snakemake_report_plugin_jumper"),
     ("jumper.core",),

@@ -26,7 +26,7 @@ def jumper(*arguments: str, cwd: Path | None = None, **options: object) -> subpr
     """Run the command line in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "200"}
     return subprocess.run(
-        [sys.executable, "-m", "jumper.cli", *arguments],
+        [sys.executable, "-m", "jumper", *arguments],
         capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, **options,
     )  # type: ignore[call-overload, no-any-return]  # fmt: skip
 
@@ -158,7 +158,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "jumper.cli", "doctor", "--json"],
+        [sys.executable, "-m", "jumper", "doctor", "--json"],
         stdout=write, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=120,
     )  # fmt: skip
     os.close(write)

@@ -54,7 +54,7 @@ def cli() -> None:
     default="default",
     show_default=True,
     metavar="NAME",
-    help="Who takes the samples: default, subprocess, thread. An unknown name lists those that are known.",
+    help="Who takes the samples: default (native where it is built), native, subprocess, or thread.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="RUN", help="Folder for the run.")
 @click.option(
