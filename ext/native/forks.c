@@ -64,7 +64,8 @@ void forks_scan_next(struct forks *forks)
 
 void forks_look_from(struct forks *forks, int pid)
 {
-    if (!forks->cheap || forks->last < 0 || forks->last - pid > SPAN)
+    int64_t behind = forks->last - pid; /* far ahead: pids began anew since it started */
+    if (!forks->cheap || forks->last < 0 || behind > SPAN || behind < -SPAN)
         forks_scan_next(forks);
     else if (pid <= forks->last) /* its children have later pids */
         forks->last = pid - 1;

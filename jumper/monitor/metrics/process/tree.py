@@ -132,8 +132,8 @@ class Tree:
                 continue
             if stat.ppid in again:  # its parent is not visible yet
                 again[pid] = self._absent.get(pid, 0) + 1
-            tagged = self.tag is not None and self.fs.tagged(pid, self.tag)
-            if not (tagged or self._belongs(stat.ppid)) or not self._is_process(pid):
+            ours = self._belongs(stat.ppid) or (self.tag is not None and self.fs.tagged(pid, self.tag))
+            if not ours or not self._is_process(pid):
                 continue
             if (process := self._admit(pid)) is not None:
                 found.append(process)
