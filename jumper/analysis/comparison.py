@@ -14,7 +14,7 @@ import pandas as pd
 
 from jumper.analysis.tables import floats, texts
 from jumper.schema.errors import JumperError
-from jumper.schema.tasks import TASK_COLUMNS
+from jumper.schema.tasks import NUMBERS
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
@@ -122,9 +122,8 @@ def parse_limit(text: str) -> Limit:
 
 
 def _numeric(column: str) -> None:
-    known = [c.name for c in TASK_COLUMNS if c.dtype in ("int", "float") and not c.name.endswith("_ns")]
-    if column not in known:
-        raise JumperError(f"{column!r} cannot be compared; there are {', '.join(known)}")
+    if column not in NUMBERS:
+        raise JumperError(f"{column!r} cannot be compared; there are {', '.join(NUMBERS)}")
 
 
 def compare(a: pd.DataFrame, b: pd.DataFrame, columns: Sequence[str] = COLUMNS) -> Comparison:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 class Plots:
     """Pictures of one run; nothing heavy is imported before the first one is asked for.
 
+    Each is a HoloViews object: ``+`` lays two out side by side, ``*`` draws one over the other,
+    ``.opts`` changes how it looks. Times are those of this machine's zone at the start of the run.
+    In a notebook a picture shows itself; ``bokeh.plotting.show(holoviews.render(picture))`` opens
+    it elsewhere. docs/notebooks.md shows them all.
+
     Parameters
     ----------
     run : Run
@@ -25,14 +30,18 @@ class Plots:
 
     Raises
     ------
+    RunError
+        From each picture, where the run holds nothing that it could draw.
     MissingExtraError
         From each picture, where the extra ``report`` is not installed.
 
     Examples
     --------
     >>> import jumper                                                       # doctest: +SKIP
-    >>> run = jumper.open_run("jumper-demo")                                # doctest: +SKIP
+    >>> run = jumper.open_run("RUN")                                        # doctest: +SKIP
     >>> run.plot.cpu() + run.plot.memory()                                  # doctest: +SKIP
+    :Layout
+    ...
     """
 
     def __init__(self, run: RunTables, theme: str = "light") -> None:
@@ -40,7 +49,19 @@ class Plots:
         self._theme_name = theme
 
     def timeline(self) -> Any:
-        """All rows that have data, linked in time: tasks, CPU, memory, I/O, custom metrics, nodes."""
+        """Draw all rows that have data, linked in time: tasks, CPU, memory, I/O, custom metrics, nodes.
+
+        Returns
+        -------
+        holoviews.Layout
+            What is drawn over it is drawn over each row.
+
+        Examples
+        --------
+        >>> run.plot.timeline()                                             # doctest: +SKIP
+        :Layout
+        ...
+        """
         from jumper.report.page.views import rows_of
 
         hv = self._ready()
@@ -51,32 +72,94 @@ class Plots:
         return hv.Layout(pictures).cols(1).opts(backend="bokeh", toolbar=None)
 
     def tasks(self) -> Any:
-        """Attempts as bars in the lanes of their nodes."""
+        """Draw attempts as bars in the lanes of their nodes, coloured by group; failed ones outlined.
+
+        Examples
+        --------
+        >>> run.plot.tasks()                                                # doctest: +SKIP
+        :Overlay
+        ...
+        """
         return self._one("tasks")
 
     def cpu(self) -> Any:
-        """Busy cores by task group."""
+        """Draw busy cores over time, by task group; the area of a group is its ``cpu_s``.
+
+        Examples
+        --------
+        >>> import datetime, holoviews as hv                                # doctest: +SKIP
+        >>> run.plot.cpu() * hv.VLine(datetime.datetime.now())              # doctest: +SKIP
+        :Overlay
+        ...
+        """
         return self._one("cpu")
 
     def memory(self) -> Any:
-        """Memory in use by worker or target."""
+        """Draw memory in use over time, by worker or target, beside what the nodes have.
+
+        Examples
+        --------
+        >>> run.plot.memory().opts(height=300)                              # doctest: +SKIP
+        :Overlay
+        ...
+        """
         return self._one("memory")
 
     def io(self) -> Any:
-        """Bytes a second from and to storage; where there are none, through system calls."""
+        """Draw bytes a second from and to storage; where there are none, through system calls.
+
+        Examples
+        --------
+        >>> run.plot.io()                                                   # doctest: +SKIP
+        :Overlay
+        ...
+        """
         from jumper.report import elements
 
         self._ready()
         found = elements.io(self._rows, self._theme) or elements.calls(self._rows, self._theme)
         return self._shown(found, "io")
 
+    def network(self) -> Any:
+        """Draw bytes a second over the network interfaces of the nodes, loopback left out.
+
+        Examples
+        --------
+        >>> run.plot.network() + run.plot.io()                              # doctest: +SKIP
+        :Layout
+        ...
+        """
+        return self._one("network")
+
+    def nodes(self) -> Any:
+        """Draw the CPU of each node over time, whoever used it; missing samples in a colour of their own.
+
+        Examples
+        --------
+        >>> run.plot.nodes()                                                # doctest: +SKIP
+        :Image ...
+        """
+        return self._one("nodes")
+
     def metric(self, name: str, level: str = "system") -> Any:
-        """Any stored column or column of a custom collector; counters are drawn as rates a second.
+        """Draw any stored column or column of a custom collector over time; counters as rates a second.
+
+        Parameters
+        ----------
+        name : str
+            A column of the samples, in its own unit.
+        level : {"system", "process", "user", "slurm"}
 
         Raises
         ------
         RunError
             Where the level has no such column with a value; lists those that it has.
+
+        Examples
+        --------
+        >>> run.plot.metric("memory_bytes")                                 # doctest: +SKIP
+        :Overlay
+        ...
         """
         from jumper.analysis.tables import KEYS
         from jumper.report import elements
@@ -88,6 +171,63 @@ class Plots:
             known = ", ".join(column for column in samples.columns if column not in KEYS) or "none"
             raise RunError(f"level {level!r} has no values of {name!r}; its columns: {known}")
         return self._shown(elements.metric(self._rows, self._theme, found), name)
+
+    def distribution(self, column: str = "wall_s") -> Any:
+        """Draw how a figure is spread over the attempts of each group that succeeded, as boxes.
+
+        The box holds the middle half, its line is the median, whiskers reach to the last value
+        within 1.5 times the box; the 30 groups with the most wall time are drawn.
+
+        Parameters
+        ----------
+        column : str
+            A column of the tasks table that has numbers, or ``cores``: CPU time over wall time.
+
+        Raises
+        ------
+        RunError
+            Where it is no such column; lists those that are.
+
+        Examples
+        --------
+        >>> run.plot.distribution() + run.plot.distribution("memory_peak_bytes")  # doctest: +SKIP
+        :Layout
+        ...
+        """
+        from jumper.report import charts
+        from jumper.schema.tasks import NUMBERS
+
+        if column not in (known := (*NUMBERS, "cores")):
+            raise RunError(f"{column!r} has no distribution; there are {', '.join(known)}")
+        self._ready()
+        return self._plain(charts.distribution(self._rows, self._theme, column), column)
+
+    def asked_vs_used(self, what: str = "memory") -> Any:
+        """Draw by group what its attempts used (lowest, median, highest) beside what they asked for.
+
+        Of memory, where nothing was asked for, what was allowed.
+
+        Parameters
+        ----------
+        what : {"memory", "threads", "runtime"}
+
+        Raises
+        ------
+        RunError
+            Where it is something else.
+
+        Examples
+        --------
+        >>> run.plot.asked_vs_used() + run.plot.asked_vs_used("threads")    # doctest: +SKIP
+        :Layout
+        ...
+        """
+        from jumper.report import charts
+
+        if what not in charts.ASKED:
+            raise RunError(f"what was asked for is one of {', '.join(charts.ASKED)}; not {what!r}")
+        self._ready()
+        return self._plain(charts.asked_vs_used(self._rows, self._theme, what), f"{what} asked for and used")
 
     @cached_property
     def _rows(self) -> RunRows:
@@ -117,8 +257,11 @@ class Plots:
         self._ready()
         return self._shown(getattr(elements, name)(self._rows, self._theme), name)
 
+    def _shown(self, element: Any, name: str) -> Any:
+        return self._plain(element, name).opts(backend="bokeh", xaxis="bottom", clone=True)
+
     @staticmethod
-    def _shown(element: Any, name: str) -> Any:
+    def _plain(element: Any, name: str) -> Any:
         if element is None:
             raise RunError(f"this run has nothing to draw for {name!r}: no attempt or sample holds it")
-        return element.opts(backend="bokeh", xaxis="bottom", clone=True)
+        return element

@@ -93,3 +93,10 @@ PART_COLUMNS: tuple[TaskColumn, ...] = tuple(
         "read_bytes", "write_bytes", "read_chars", "write_chars", "processes", "samples", "gap_s", "flags",
     }
 )  # fmt: skip
+
+#: Columns of the tasks table that say how much: what can be compared, and has a distribution.
+NUMBERS: tuple[str, ...] = tuple(
+    c.name
+    for c in TASK_COLUMNS
+    if c.dtype in ("int", "float") and c.unit != "UTC ns" and c.name not in ("attempt", "pid", "thread", "exit_code")
+)

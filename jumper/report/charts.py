@@ -1,0 +1,192 @@
+"""Pictures by group, without time: how a figure is spread, and what was asked for against what was used.
+
+They lie beside the rows of the timeline (:mod:`jumper.report.elements`) and look like them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from jumper.analysis.tables import floats, texts
+from jumper.analysis.units import digits, human_bytes, human_seconds
+from jumper.report.data import RunRows
+from jumper.report.elements import holoviews, plain
+from jumper.report.theme import OTHER, Theme
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Floats
+
+#: Values of one group that a distribution draws; of more, so many of their quantiles.
+MOST_VALUES = 2000
+#: Groups that are drawn: those that cost most.
+MOST_GROUPS = 30
+#: what is compared: the figure that was used; the columns that say what was asked for, else allowed
+ASKED = {
+    "memory": ("memory_peak_bytes", ("memory_asked_bytes", "memory_limit_bytes")),
+    "threads": ("cores", ("threads_asked",)),
+    "runtime": ("wall_s", ("runtime_asked_s",)),
+}
+
+
+def values(rows: RunRows, column: str) -> dict[str, Floats]:
+    """Return a figure of the attempts that succeeded, by group, the most costly group first; shape (attempts,) each.
+
+    ``cores`` is CPU time over wall time; every other name is a column of the tasks table.
+    """
+    tasks = rows.run.tasks
+    if column == "cores":
+        wall = floats(tasks, "wall_s")
+        figure = floats(tasks, "cpu_s") / np.where(wall > 0, wall, np.nan)
+    else:
+        figure = floats(tasks, column)
+    done = np.array(texts(tasks, "state"), dtype=object) == "done"
+    names = np.array([name or "(no name)" for name in texts(tasks, "group")], dtype=object)
+    kept = done & np.isfinite(figure)
+    weight = pd.Series(np.nan_to_num(floats(tasks, "wall_s"))).groupby(names).sum().sort_values(ascending=False)
+    found = {str(name): figure[kept & (names == name)] for name in weight.index[:MOST_GROUPS]}
+    return {name: line for name, line in found.items() if len(line)}
+
+
+def distribution(rows: RunRows, theme: Theme, column: str) -> Any | None:
+    """Draw boxes of a figure by group: quartiles, whiskers of 1.5 times the box, and what lies beyond."""
+    found = values(rows, column)
+    if not found:
+        return None
+    hv = holoviews()
+    scale, unit = _scale(column, max(float(line.max()) for line in found.values()))
+    drawn = {name: _thinned(line) / scale for name, line in reversed(found.items())}
+    frame = pd.DataFrame({
+        "group": np.repeat([_label(name) for name in drawn], [len(line) for line in drawn.values()]),
+        column: np.concatenate(list(drawn.values())),
+    })  # fmt: skip
+    fills = {_label(name): rows.colour.get(name, OTHER) for name in drawn}
+    counts = sum(len(line) for line in found.values())
+    top = max(float(line.max()) for line in drawn.values()) or 1.0
+    title = f"{_word(column)} of {counts:,} attempts that succeeded, by group"
+    return _finish(
+        hv.BoxWhisker(frame, "group", hv.Dimension(column, unit=unit or None)), theme, len(drawn), title,
+        box_color=hv.dim("group").categorize(fills, OTHER), box_alpha=0.75, box_line_color=theme.text,
+        whisker_color=theme.text, outlier_color=theme.muted, outlier_alpha=0.6, box_width=0.6,
+        invert_axes=True, xlabel="", ylabel=_axis(column, unit), ylim=(0, 1.05 * top),
+    )  # fmt: skip
+
+
+def asked_rows(rows: RunRows, what: str) -> pd.DataFrame:
+    """Return what groups used beside what they asked for, the most wasteful first; no row where a group says one only.
+
+    Returns
+    -------
+    DataFrame
+        ``group``, ``attempts``, ``lowest``, ``median``, ``highest`` (of the attempts that
+        succeeded), ``asked`` (median over all attempts of what was asked for, else allowed).
+    """
+    used_of, columns = ASKED[what]
+    tasks = rows.run.tasks
+    asked = np.full(len(tasks), np.nan)
+    for column in columns:
+        more = floats(tasks, column)
+        asked = np.where(np.isfinite(asked), asked, np.where(more > 0, more, np.nan))
+    names = np.array([name or "(no name)" for name in texts(tasks, "group")], dtype=object)
+    table = []
+    for name, line in values(rows, used_of).items():
+        known = asked[(names == name) & np.isfinite(asked)]
+        if len(known):
+            table.append((name, len(line), line.min(), np.median(line), line.max(), np.median(known)))
+    frame = pd.DataFrame(table, columns=["group", "attempts", "lowest", "median", "highest", "asked"])
+    waste = (frame["asked"] - frame["highest"]) * frame["attempts"]
+    return frame.iloc[np.argsort(-waste.to_numpy(dtype=float), kind="stable")].reset_index(drop=True)
+
+
+def asked_vs_used(rows: RunRows, theme: Theme, what: str) -> Any | None:
+    """Draw by group the range that its attempts used, their median, and what they asked for."""
+    table = asked_rows(rows, what)[::-1].reset_index(drop=True)
+    if table.empty:
+        return None
+    hv = holoviews()
+    from bokeh.models import HoverTool
+
+    used_of, _ = ASKED[what]
+    figures = ["lowest", "median", "highest", "asked"]
+    top = float(table[figures].to_numpy(dtype=float).max()) or 1.0
+    scale, unit = _scale(used_of, top)
+    said = {f"{name}_said": [_said(used_of, value) for value in table[name]] for name in figures}
+    share = [f"{value:.0%}" for value in table["highest"] / table["asked"]]
+    row = np.arange(len(table)) + 0.5
+    frame = (table[figures] / scale).assign(
+        row=row, row_=row, group=table["group"], attempts=table["attempts"], share=share, **said
+    )  # fmt: skip
+    frame["first"], frame["last"] = frame[figures].min(axis=1), frame[figures].max(axis=1)
+    frame["fill"] = [rows.colour.get(name, OTHER) for name in table["group"]]
+    frame["tone"] = np.where(frame["highest"] > frame["asked"], theme.write, theme.text)
+    tips = [("group", "@group"), ("attempts", "@attempts"), *((name, f"@{name}_said") for name in reversed(figures)),
+            ("highest of asked", "@share")]  # fmt: skip
+    more = ["group", "attempts", "share", *said]
+    layers = [
+        hv.Segments(frame, ["first", "row", "last", "row_"], []).opts(
+            backend="bokeh", color=theme.muted, line_width=1.5, line_dash="dotted"
+        ),
+        hv.Segments(frame, ["lowest", "row", "highest", "row_"], "fill").opts(
+            backend="bokeh", color="fill", line_width=9, line_cap="butt"
+        ),
+        hv.Points(frame, ["median", "row"], more).opts(
+            backend="bokeh", color=theme.panel, line_color=theme.text, size=7, tools=[HoverTool(tooltips=tips)]
+        ),
+        hv.Points(frame, ["asked", "row"], [*more, "tone"]).opts(
+            backend="bokeh", marker="dash", angle=90, size=18, color="tone", line_width=2.5,
+            tools=[HoverTool(tooltips=tips)],
+        ),
+    ]  # fmt: skip
+    title = f"{_word(used_of)}: what succeeded used (lowest, median, highest), and what was asked for (|)"
+    return _finish(
+        hv.Overlay(layers), theme, len(table), title, xlabel=_axis(used_of, unit), ylabel="", ylim=(0, len(table)),
+        yticks=list(zip(row, map(_label, table["group"]), strict=True)), xlim=(0, 1.05 * top / scale),
+        show_legend=False,
+    )  # fmt: skip
+
+
+def _finish(element: Any, theme: Theme, count: int, title: str, **more: Any) -> Any:
+    title = plain(title).replace("{", "{{").replace("}", "}}")  # HoloViews formats it
+    return element.opts(
+        backend="bokeh", height=80 + 30 * count, responsive=True, min_width=480, title=title, show_grid=True,
+        gridstyle={"xgrid_line_color": theme.grid, "ygrid_line_color": None}, toolbar=None,
+        backend_opts={"plot.output_backend": "canvas"}, **more,
+    )  # fmt: skip
+
+
+def _thinned(line: Floats) -> Floats:
+    """Return at most :data:`MOST_VALUES` values that have the quartiles and the extremes of all."""
+    if len(line) <= MOST_VALUES:
+        return line
+    return np.asarray(np.quantile(line, np.linspace(0, 1, MOST_VALUES), method="nearest"), dtype="float64")
+
+
+def _label(name: str) -> str:
+    return plain(name if len(name) <= 24 else f"{name[:12]}…{name[-11:]}")
+
+
+def _scale(column: str, top: float) -> tuple[float, str]:
+    """Return what a figure is divided by for its axis, and the unit that it then has."""
+    if column.endswith(("_bytes", "_chars")):
+        power = max((p for p in (3, 2, 1) if top >= 1024.0**p), default=0)
+        return 1024.0**power, ("B", "KiB", "MiB", "GiB")[power]
+    if column.endswith("_s"):
+        return next(((size, unit) for size, unit in ((3600.0, "h"), (60.0, "min")) if top >= 3 * size), (1.0, "s"))
+    return 1.0, ""
+
+
+def _said(column: str, value: float) -> str:
+    if column.endswith(("_bytes", "_chars")):
+        return human_bytes(value)
+    return human_seconds(value) if column.endswith("_s") else digits(value)
+
+
+def _word(column: str) -> str:
+    words = {"cores": "busy cores", "wall_s": "wall time", "cpu_s": "CPU time", "memory_peak_bytes": "memory peak"}
+    return words.get(column, column.removesuffix("_bytes").removesuffix("_s").replace("_", " ")).capitalize()
+
+
+def _axis(column: str, unit: str) -> str:
+    return f"{_word(column)} ({unit})" if unit else _word(column)

@@ -1,0 +1,125 @@
+"""`run.plot`: every picture draws the numbers of the tables, composes, and says what it lacks."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jumper.core.run import Run
+from jumper.report import charts, plots
+from jumper.report.plots import Plots
+from jumper.schema.errors import RunError
+from tests import made
+
+hv = pytest.importorskip("holoviews")
+#: Every picture, as a user calls it.
+PICTURES = ("timeline", "tasks", "cpu", "memory", "io", "network", "nodes", "distribution", "asked_vs_used")
+
+
+@pytest.fixture(scope="module")
+def run() -> made.Made:
+    return made.make(60)
+
+
+@pytest.fixture(scope="module")
+def drawn(run: made.Made) -> dict[str, Any]:
+    return {name: getattr(Plots(run), name)() for name in PICTURES}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_each_picture_lays_out_and_is_drawn_over(name: str, drawn: dict[str, Any]) -> None:
+    beside, over = drawn[name] + hv.Curve([1, 2]), drawn[name] * hv.HLine(1)
+    assert isinstance(beside, hv.Layout) and len(beside) > 1
+    assert isinstance(over, hv.Layout if name == "timeline" else hv.Overlay)
+    for picture in (beside, over):
+        assert hv.render(picture, backend="bokeh") is not None
+
+
+def test_a_distribution_has_the_quartiles_of_the_table(run: made.Made, drawn: dict[str, Any]) -> None:
+    done = run.tasks[run.tasks["state"] == "done"]
+    shown = drawn["distribution"].dframe().groupby("group")["wall_s"]
+    assert shown.count().to_dict() == done.groupby("group").size().to_dict()
+    truth = done.groupby("group")["wall_s"]
+    for part in (0.25, 0.5, 0.75):
+        assert shown.quantile(part).to_dict() == pytest.approx(truth.quantile(part).astype(float).to_dict())
+
+
+def test_a_hundred_thousand_values_are_drawn_by_their_quantiles() -> None:
+    values = np.random.default_rng(3).lognormal(0, 1, 100_000)
+    thinned = charts._thinned(values)
+    assert len(thinned) == charts.MOST_VALUES and {values.min(), values.max()} <= set(thinned)
+    assert np.quantile(thinned, [0.25, 0.5, 0.75]) == pytest.approx(np.quantile(values, [0.25, 0.5, 0.75]), rel=2e-3)
+
+
+def test_what_was_asked_for_lies_beside_what_was_used(run: made.Made) -> None:
+    rows = Plots(run)._rows
+    table = charts.asked_rows(rows, "memory").set_index("group")
+    done = run.tasks[run.tasks["state"] == "done"].groupby("group")["memory_peak_bytes"]
+    assert table["highest"].to_dict() == done.max().astype(float).to_dict()
+    assert table["median"].to_dict() == done.median().astype(float).to_dict()
+    assert set(table["asked"]) == {4.0 * made.GIB}  # asked for by one group, allowed to the others
+    cores = charts.asked_rows(rows, "threads").set_index("group")
+    assert cores.loc["compress", "highest"] == pytest.approx(0.95) and set(cores["asked"]) == {1.0}
+
+
+def test_the_most_wasteful_group_is_on_top(run: made.Made) -> None:
+    table = charts.asked_rows(Plots(run)._rows, "memory")
+    waste = (table["asked"] - table["highest"]) * table["attempts"]
+    assert list(waste) == sorted(waste, reverse=True) and len(table) == 5
+
+
+@pytest.mark.parametrize("name", [name for name in PICTURES if name != "timeline"])
+def test_a_run_that_holds_nothing_says_so_in_one_line(name: str) -> None:
+    empty = Plots(made.make(0, samples=False))
+    with pytest.raises(RunError, match="this run has nothing to draw for") as raised:
+        getattr(empty, name)()
+    assert "\n" not in str(raised.value)
+    with pytest.raises(RunError, match="neither attempts nor samples"):
+        empty.timeline()
+
+
+def test_what_cannot_be_drawn_lists_what_can(run: made.Made) -> None:
+    with pytest.raises(RunError, match=r"'flags' has no distribution; there are queued_s, wall_s.*cores"):
+        Plots(run).distribution("flags")
+    with pytest.raises(RunError, match="memory, threads, runtime; not 'gpus'"):
+        Plots(run).asked_vs_used("gpus")
+    with pytest.raises(RunError, match="runtime asked for and used"):
+        Plots(run).asked_vs_used("runtime")
+
+
+def test_names_that_are_code_are_text(run: made.Made) -> None:
+    hostile = "<script>{x} $$y$$"
+    odd = made.make(12, names=(hostile, "b"))
+    for name in ("distribution", "asked_vs_used", "tasks", "cpu"):
+        assert hv.render(getattr(Plots(odd), name)(), backend="bokeh") is not None
+    assert any("<script>{x}" in group for group in Plots(odd).distribution().dframe()["group"])
+
+
+def test_the_examples_of_the_docstrings_run(run: made.Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    import jumper
+
+    opened = Run(run.path, run.info)
+    opened.__dict__.update(tasks=run.tasks, events=run.events)
+    monkeypatch.setattr(opened, "samples", run.samples)
+    monkeypatch.setattr(jumper, "open_run", lambda path: opened)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    found = [Plots, *(member for name, member in inspect.getmembers(Plots, inspect.isfunction) if name[0] != "_")]
+    for thing in found:
+        text = re.sub(r" *# doctest: \+SKIP", "", inspect.getdoc(thing) or "")
+        assert ">>>" in text, thing
+        example = doctest.DocTestParser().get_doctest(text, {"run": opened}, thing.__name__, plots.__file__, 0)
+        runner.run(example)
+    assert runner.summarize().failed == 0 and runner.tries >= len(found)
+
+
+def test_a_group_that_only_failed_has_no_box(run: made.Made) -> None:
+    failed = made.make(20, state="failed")
+    with pytest.raises(RunError, match="nothing to draw"):
+        Plots(failed).distribution()
+    assert pd.notna(failed.tasks["wall_s"]).all()
