@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jumper.schema import COLUMNS, DERIVED, STREAMS, TASK_COLUMNS
+from jumper.schema import COLUMNS, DERIVED, DEVICE_COLUMNS, STREAMS, TASK_COLUMNS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -15,10 +15,11 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 def samples_table() -> str:
     """Columns of the samples, as Markdown."""
     rows = ["| column | unit | kind | streams | over processes, nodes, time | source |", "|---|---|---|---|---|---|"]
-    for c in COLUMNS:
+    for c in (*COLUMNS, *DEVICE_COLUMNS):
         adds = f"{c.over_processes}, {c.over_nodes}, {c.over_time}"
-        rows.append(f"| `{c.name}` | {c.unit} | {c.kind} | {', '.join(c.scope)} | {adds} | {c.source} |")
-    rows.append("| `cpu_<i>_ns` | ns | counter | system | sum, none, sum | /proc/stat, core i |")
+        rows.append(
+            f"| `{c.name}` | {c.unit} | {c.kind} | {', '.join(c.scope)} | {adds} | {c.source} |".replace("#", "<i>")
+        )
     rows += [
         "",
         "The documents' columns, derived when they are read:",
@@ -26,8 +27,9 @@ def samples_table() -> str:
         "| column | unit | source |",
         "|---|---|---|",
     ]
-    rows += [f"| `{c.name}` | {c.unit} | {c.source} |" for c in DERIVED]
+    rows += [f"| `{c.name}` | {c.unit} | {c.source} |".replace("#", "<i>") for c in DERIVED]
     rows.append("| `cpu_util_<i>` | % | core i; for process, user and slurm the total over the CPUs, repeated |")
+    rows.append("| `gpu_util_<i>`, `gpu_band_<i>`, `gpu_mem_<i>` | %, %, GiB | GPU i |")
     rows += ["", "Streams:", "", "| stream | rows |", "|---|---|"]
     rows += [f"| `{name}` | {meaning} |" for name, meaning in STREAMS.items()]
     return "\n".join(rows)

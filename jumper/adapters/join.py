@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jumper.adapters.frames import column_order, pandas
-from jumper.schema.columns import COLUMNS, DERIVED
+from jumper.schema.columns import COLUMNS, DERIVED, declared
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +17,7 @@ __all__ = ["join_nodes", "over_nodes"]
 _OVER = {c.name: c.over_nodes for c in (*COLUMNS, *DERIVED)}
 _COUNTERS = frozenset(c.name for c in COLUMNS if c.kind == "counter")
 #: A column of one device; which device of which node it would be is not said by its number.
-_DEVICE = re.compile(r".*_\d+(_ns)?")
+_DEVICE = re.compile(r".*_\d+")
 
 
 def over_nodes(column: str) -> str:
@@ -33,7 +33,7 @@ def over_nodes(column: str) -> str:
     """
     if column in _OVER:
         return _OVER[column]
-    if _DEVICE.fullmatch(column):
+    if declared(column) is not None or _DEVICE.fullmatch(column):
         return "none"
     return {"_avg": "mean", "_min": "min", "_max": "max"}.get(column[-4:], "sum")
 

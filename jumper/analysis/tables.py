@@ -136,13 +136,9 @@ def in_series(samples: pd.DataFrame) -> tuple[Ints, Ints]:
 
 def custom_columns(samples: pd.DataFrame) -> list[str]:
     """Return the columns that no built-in stored column declares: a custom collector's."""
-    from jumper.schema.columns import COLUMNS
+    from jumper.schema.columns import declared
 
-    known = {column.name for column in COLUMNS} | set(KEYS)
-    return [
-        name for name in samples.columns
-        if name not in known and not (name.startswith("cpu_") and name.endswith("_ns"))
-    ]  # fmt: skip
+    return [name for name in samples.columns if declared(name) is None and name not in KEYS]
 
 
 def interval_of(run: RunTables) -> float:

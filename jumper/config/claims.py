@@ -8,13 +8,13 @@ from typing import Any
 
 from jumper.config.entries import BUILT_IN, CollectorConfig, CollectorEntry, Refused, resolve
 from jumper.config.libraries import describe
-from jumper.schema.columns import COLUMNS, is_derived
+from jumper.schema.columns import COLUMNS, DEVICE_COLUMNS, is_derived
 from jumper.schema.errors import CollectorConfigError
 
 __all__ = ["build_handler", "check_columns", "check_targets", "only_derived", "without_broken"]
 
 #: Columns that monitors, segments and tables add to each row themselves.
-_OURS = (*(c.name for c in COLUMNS), "cpu_#_ns", "time", "time_ns", "node", "segment")
+_OURS = (*(c.name for c in (*COLUMNS, *DEVICE_COLUMNS)), "time", "time_ns", "node", "segment")
 
 
 def build_handler(entry: CollectorEntry, search: tuple[str, ...] = ()) -> Any:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jumper.schema import VERSION
 from jumper.schema import segment as fmt
-from jumper.schema.columns import COLUMNS
+from jumper.schema.columns import declared
 from jumper.utilities import node_name, safe_name
 
 if TYPE_CHECKING:  # imported where one is made: an agent has no use for it
@@ -28,7 +28,6 @@ Value = int | float | None
 
 #: Pending blocks that a writer keeps while the disk refuses them.
 PENDING_BYTES = 256 << 10
-_DTYPES = {c.name: c.dtype for c in COLUMNS}
 
 
 class SpoolError(OSError):
@@ -243,9 +242,8 @@ class SegmentWriter:
 
     @staticmethod
     def _dtype(name: str) -> str:
-        if name in _DTYPES:
-            return _DTYPES[name]
-        return "i8" if name.startswith("cpu_") and name.endswith("_ns") else "f8"
+        column = declared(name)
+        return "f8" if column is None else column.dtype
 
     def _encode_rows(self, stream: str) -> None:
         rows = self._rows.pop(stream, None)

@@ -198,10 +198,10 @@ class RunRows:
 
     def metric(self, name: str, level: str = "system") -> Lines | None:
         """Return a column of a level as lines, counters as rates; None where it holds no value."""
-        from jumper.schema.columns import COLUMNS
+        from jumper.schema.columns import declared
 
-        counter = any(column.name == name and column.kind == "counter" for column in COLUMNS)
-        counter |= name.startswith("cpu_") and name.endswith("_ns")
+        column = declared(name)
+        counter = column is not None and column.kind == "counter"
         lines = timeline.by_series(self.run.samples(level), name, self.grid, self.interval_s, counter=counter)
         return Lines(name, level, self._named(lines)) if lines else None
 

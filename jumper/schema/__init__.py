@@ -5,7 +5,7 @@ Standard library only: collectors on nodes, readers and documents all import it.
 
 from __future__ import annotations
 
-from jumper.schema.columns import COLUMNS, DERIVED, STREAMS, Column, stored_columns
+from jumper.schema.columns import COLUMNS, DERIVED, DEVICE_COLUMNS, STREAMS, Column, declared, stored_columns
 from jumper.schema.tasks import PART_COLUMNS, TASK_COLUMNS, TaskColumn
 
 VERSION = "0.1.0"
@@ -15,6 +15,7 @@ RUN_SCHEMA = 1
 __all__ = [
     "COLUMNS",
     "DERIVED",
+    "DEVICE_COLUMNS",
     "PART_COLUMNS",
     "RUN_SCHEMA",
     "STREAMS",
@@ -22,5 +23,6 @@ __all__ = [
     "VERSION",
     "Column",
     "TaskColumn",
+    "declared",
     "stored_columns",
 ]

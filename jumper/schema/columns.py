@@ -8,6 +8,7 @@ segments, readers and documentation all take it from here.
 
 from __future__ import annotations
 
+import re
 from typing import Literal, NamedTuple
 
 Kind = Literal["key", "counter", "gauge", "peak", "rate"]
@@ -133,7 +134,45 @@ COLUMNS: tuple[Column, ...] = (
     _counter("cpu_own_ns", "ns", ("worker",), "the monitor's threads and processes"),
     _counter("cpu_unattributed_ns", "ns", ("worker",), "the process's clock and its children beyond all these: "
              "threads of libraries and of users, children that nobody was seen to start"),
+    _counter("gpu_busy_ns", "ns", _LEVELS, "utilisation x time, summed over devices; trees: that of their processes"),
+    _counter("gpu_band_ns", "ns", _LEVELS, "the same of device memory being read or written"),
+    _gauge("gpu_memory_bytes", "bytes", _LEVELS, "device memory in use; trees: by their processes"),
+    _counter("gpu_energy_uj", "uJ", _LEVELS, "the devices' own energy counters; trees: their part of the busy time"),
+    _gauge("gpu_power_uw", "uW", ("system",), "power that the devices draw"),
+    Column("gpu_temperature_c", "C", "gauge", ("system",), "max", "max", "max", "hottest device"),
+    _counter("energy_uj", "uJ", _LEVELS, "RAPL, CPU packages and their memory; trees: their part of the CPU time used"),
+    _counter("energy_dram_uj", "uJ", ("system",), "RAPL, memory alone (part of energy_uj)"),
+    _gauge("cgroup_memory_bytes", "bytes", ("process",),
+           "memory.current of the target's control group; version 1: memory.usage_in_bytes"),
+    Column("cgroup_memory_peak_bytes", "bytes", "peak", ("process",), "max", "sum", "max",
+           "memory.peak: since the group was made; version 1: memory.max_usage_in_bytes"),
+    Column("cgroup_memory_limit_bytes", "bytes", "gauge", ("process",), "min", "sum", "min",
+           "smallest memory.max on the way to the root; version 1: memory.limit_in_bytes"),
+    _gauge("cgroup_swap_bytes", "bytes", ("process",), "memory.swap.current; version 1: swap of memory.stat"),
+    _counter("cgroup_limit_hits", "1", ("process",),
+             "how often the group was at its limit: max of memory.events; version 1: memory.failcnt"),
+    _counter("cgroup_oom_kills", "1", ("process",), "oom_kill of memory.events; version 1: of memory.oom_control"),
+    _counter("cgroup_pressure_ns", "ns", ("process",), "memory.pressure: time in which some waited for memory"),
+    _counter("cgroup_cpu_ns", "ns", ("process",), "usage_usec of cpu.stat; version 1: cpuacct.usage"),
+    _counter("cgroup_throttled_ns", "ns", ("process",), "throttled_usec of cpu.stat; version 1: throttled_time"),
+    _counter("netns_sent_bytes", "bytes", ("process",),
+             "/proc/PID/net/dev without lo, of the network namespaces of the tree that are not the node's"),
+    _counter("netns_recv_bytes", "bytes", ("process",), "the same, received"),
+    _counter("netns_sent_packets", "1", ("process",), "the same, packets sent"),
+    _counter("netns_recv_packets", "1", ("process",), "the same, packets received"),
 )  # fmt: skip
+
+#: Stored columns of one device each; # stands for its number.
+DEVICE_COLUMNS: tuple[Column, ...] = tuple(column._replace(over_nodes="none") for column in (
+    _counter("cpu_#_ns", "ns", ("system",), "/proc/stat, core #"),
+    _counter("gpu_#_busy_ns", "ns", _LEVELS, "GPU #: utilisation x time"),
+    _counter("gpu_#_band_ns", "ns", _LEVELS, "GPU #: utilisation of its memory x time"),
+    _gauge("gpu_#_memory_bytes", "bytes", _LEVELS, "GPU #: memory in use"),
+    _counter("gpu_#_energy_uj", "uJ", _LEVELS, "GPU #: its energy counter"),
+    _gauge("gpu_#_power_uw", "uW", ("system",), "GPU #: power"),
+    Column("gpu_#_temperature_c", "C", "gauge", ("system",), "max", "max", "max", "GPU #: temperature"),
+    _counter("energy_#_uj", "uJ", ("system",), "RAPL, CPU package #"),
+))  # fmt: skip
 
 
 def _doc(name: str, unit: str, kind: Kind, nodes: Over, source: str) -> Column:
@@ -153,6 +192,13 @@ DERIVED: tuple[Column, ...] = (
     _doc("net_bytes_recv", "bytes/s", "rate", "sum", "difference of net_recv_bytes over time"),
     _doc("net_packets_sent", "1/s", "rate", "sum", "difference of net_sent_packets over time"),
     _doc("net_packets_recv", "1/s", "rate", "sum", "difference of net_recv_packets over time"),
+    *(_doc(f"gpu_{metric}_{part}", unit, kind, over, f"{source}: {words}")
+      for metric, unit, kind, source in (
+          ("util", "%", "rate", "difference of gpu_#_busy_ns over time"),
+          ("band", "%", "rate", "difference of gpu_#_band_ns over time"),
+          ("mem", "GiB", "gauge", "gpu_#_memory_bytes / 2**30"))
+      for part, over, words in (("avg", "mean", "mean of the devices"), ("min", "min", "lowest"),
+                                ("max", "max", "highest"))),
 )  # fmt: skip
 
 
@@ -167,17 +213,29 @@ def stored_columns(stream: str) -> tuple[Column, ...]:
     return tuple(c for c in COLUMNS if stream in c.scope)
 
 
+def declared(name: str) -> Column | None:
+    """Return the declaration of a stored column, those of single devices included; None where there is none.
+
+    Examples
+    --------
+    >>> declared("gpu_12_busy_ns").unit, declared("cpu_ns").kind, declared("my_temperature")
+    ('ns', 'counter', None)
+    """
+    return _BY_NAME.get(_NUMBER.sub("_#_", name, count=1))
+
+
 def is_derived(name: str) -> bool:
     """Return whether a column of a level is computed from stored ones (and so never stored).
 
     Examples
     --------
-    >>> is_derived("cpu_util_3"), is_derived("memory"), is_derived("my_temperature")
-    (True, True, False)
+    >>> is_derived("cpu_util_3"), is_derived("gpu_band_avg"), is_derived("memory"), is_derived("my_temperature")
+    (True, True, True, False)
     """
-    if name in _DERIVED_NAMES:
-        return True
-    return name.startswith("cpu_util_") and name[9:].isdigit()
+    return name in _DERIVED_NAMES or _DERIVED_DEVICE.fullmatch(name) is not None
 
 
+_BY_NAME = {column.name: column for column in (*COLUMNS, *DEVICE_COLUMNS)}
+_NUMBER = re.compile(r"_\d+_")
 _DERIVED_NAMES = frozenset(c.name for c in DERIVED)
+_DERIVED_DEVICE = re.compile(r"(cpu_util|gpu_util|gpu_band|gpu_mem)_\d+")
