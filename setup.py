@@ -100,7 +100,9 @@ def extensions() -> list[Extension]:
         ),
         Extension(
             "jumper_dask._boundary",
-            ["ext/boundary.pyx"],
+            ["ext/boundary.pyx", "ext/native/parse.c"],
+            depends=["ext/native/parse.h"],
+            include_dirs=["ext"],
             define_macros=macros,
             py_limited_api=bool(STABLE_ABI),
         ),

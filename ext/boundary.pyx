@@ -5,7 +5,9 @@ Each of these system calls takes about a microsecond. Giving the GIL away for on
 (5 ms) where another thread computes in Python, and a task has two boundaries.
 """
 
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
 
 cdef extern from "<time.h>" nogil:
@@ -14,6 +16,7 @@ cdef extern from "<time.h>" nogil:
         long tv_sec
         long tv_nsec
     int clock_gettime(clockid_t, timespec *)
+    clockid_t CLOCK_REALTIME
     clockid_t CLOCK_MONOTONIC
     clockid_t CLOCK_THREAD_CPUTIME_ID
 
@@ -32,9 +35,25 @@ cdef extern from "<sys/resource.h>" nogil:
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int, void *, size_t, long)
     ssize_t write(int, const void *, size_t)
+    long sysconf(int)
+    int _SC_PAGE_SIZE
 
-cdef enum:
-    FIELDS = 6  # rchar, wchar, syscr, syscw, read_bytes, write_bytes (proc(5))
+cdef extern from "<stdio.h>" nogil:
+    int snprintf(char *, size_t, const char *, ...)
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *) except NULL
+
+cdef extern from "native/parse.h" nogil:
+    struct io_fields:
+        int64_t read_chars
+        int64_t write_chars
+        int64_t read_bytes
+        int64_t write_bytes
+    bint parse_io(const char *, size_t, io_fields *)
+    bint parse_statm(const char *, size_t, int64_t *, int64_t *)
+
+cdef long PAGE = sysconf(_SC_PAGE_SIZE)
 
 
 cdef int64_t now(clockid_t clock) noexcept:
@@ -44,33 +63,13 @@ cdef int64_t now(clockid_t clock) noexcept:
     return <int64_t>t.tv_sec * 1_000_000_000 + t.tv_nsec
 
 
-cdef int numbers(const char *text, ssize_t size, int64_t *out) noexcept:
-    """Take the number after each colon; return how many there are."""
-    cdef ssize_t at = 0
-    cdef int found = 0
-    cdef int64_t value
-    while at < size and found < FIELDS:
-        while at < size and text[at] != c":":
-            at += 1
-        at += 2
-        if at >= size:
-            break
-        value = 0
-        while at < size and c"0" <= text[at] <= c"9":
-            value = value * 10 + (text[at] - c"0")
-            at += 1
-        out[found] = value
-        found += 1
-    return found
-
-
 cdef tuple io(int descriptor):
     cdef char text[512]
-    cdef int64_t n[FIELDS]
+    cdef io_fields found
     cdef ssize_t got = pread(descriptor, text, sizeof(text), 0) if descriptor >= 0 else 0
-    if got <= 0 or numbers(text, got, n) != FIELDS:
+    if got <= 0 or not parse_io(text, got, &found):
         return None
-    return n[4], n[5], n[0], n[1], got
+    return found.read_bytes, found.write_bytes, found.read_chars, found.write_chars, got
 
 
 def start(int descriptor):
@@ -79,11 +78,11 @@ def start(int descriptor):
     return mono, now(CLOCK_THREAD_CPUTIME_ID), counted
 
 
-def stop(int descriptor, int clear):
+def stop(int descriptor, int clear, int statm):
     cdef int64_t cpu = now(CLOCK_THREAD_CPUTIME_ID)
     cdef int64_t mono = now(CLOCK_MONOTONIC)
     counted = io(descriptor)
-    return mono, cpu, counted, peak(clear), children()
+    return mono, cpu, counted, peak(clear) if clear >= 0 else resident(statm), children()
 
 
 cpdef peak(int clear):
@@ -96,7 +95,16 @@ cpdef peak(int clear):
     if write(clear, b"5", 1) != 1:
         return None
     getrusage(RUSAGE_THREAD, &usage)
-    return highest * 1024, usage.ru_maxrss * 1024
+    return highest * 1024, usage.ru_maxrss * 1024, 0, 1
+
+
+cpdef resident(int statm):
+    cdef char text[128]
+    cdef int64_t pages, shared
+    cdef ssize_t got = pread(statm, text, sizeof(text), 0) if statm >= 0 else 0
+    if got <= 0 or not parse_statm(text, got, &pages, &shared):
+        return None
+    return None, pages * PAGE, got, 0
 
 
 cpdef tuple children():
@@ -106,3 +114,33 @@ cpdef tuple children():
         <int64_t>usage.ru_utime.tv_sec * 1_000_000_000 + usage.ru_utime.tv_usec * 1000,
         <int64_t>usage.ru_stime.tv_sec * 1_000_000_000 + usage.ru_stime.tv_usec * 1000,
     )
+
+
+def note(place, Py_ssize_t at, Py_ssize_t size, *words):
+    cdef Py_buffer view
+    cdef char times[64]
+    cdef char *to
+    cdef const char *word
+    cdef Py_ssize_t length
+    cdef Py_ssize_t used = snprintf(
+        times, sizeof(times), b"%lld%c%lld", <long long>now(CLOCK_MONOTONIC), 0, <long long>now(CLOCK_REALTIME)
+    ) + 1
+    cdef Py_ssize_t whole = used
+    for text in words:
+        PyUnicode_AsUTF8AndSize(text, &length)
+        whole += length + 1
+    if whole > size:
+        return False
+    PyObject_GetBuffer(place, &view, PyBUF_WRITABLE)
+    try:
+        if at < 0 or at + size > view.len:
+            raise ValueError(f"no room for {size} bytes at {at} of {view.len}")
+        to = <char *>view.buf + at
+        memcpy(to, times, used)
+        for text in words:
+            word = PyUnicode_AsUTF8AndSize(text, &length)
+            memcpy(to + used, word, length + 1)
+            used += length + 1
+        return True
+    finally:
+        PyBuffer_Release(&view)

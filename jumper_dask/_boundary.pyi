@@ -1,15 +1,23 @@
 """The counters at a task's boundary; compiled from ext/boundary.pyx, as `jumper_dask.counters` has them in Python."""
 
-from jumper_dask.counters import Io, Moment
+from typing import Any
+
+from jumper_dask.counters import Io, Look, Moment
 
 def start(descriptor: int) -> Moment:
     """Return the calling thread's I/O, then the time, then its CPU."""
 
-def stop(descriptor: int, clear: int) -> tuple[int, int, Io, tuple[int, int] | None, tuple[int, int]]:
-    """Return the time and the calling thread's CPU, then its I/O, what `peak` and `children` return."""
+def stop(descriptor: int, clear: int, statm: int) -> tuple[int, int, Io, Look, tuple[int, int]]:
+    """Return the time and the calling thread's CPU, then its I/O, what `peak` or `resident` and `children` return."""
 
-def peak(clear: int) -> tuple[int, int] | None:
+def peak(clear: int) -> Look:
     """Return the high-water mark since the last call and the resident memory now; None where it cannot be reset."""
+
+def resident(statm: int) -> Look:
+    """Return the resident memory now, without a peak; None where it cannot be read."""
 
 def children() -> tuple[int, int]:
     """Return the user and system CPU of the reaped children in ns."""
+
+def note(place: Any, at: int, size: int, *words: str) -> bool:
+    """Write the time and words into a place, each ended by a zero byte; return whether there was room for all."""

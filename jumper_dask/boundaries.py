@@ -22,6 +22,7 @@ from jumper_dask.readings import Memory, Reading, counters, open_or_none
 
 if TYPE_CHECKING:
     from jumper_dask.coroutines import Meter
+    from jumper_dask.counters import Look
 
 #: What Python says before it makes a process (docs.python.org, "Audit events table").
 SPAWNS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.system", "os.posix_spawn"})
@@ -104,17 +105,18 @@ class Runner:
         self.spent_ns = self.began_ns = self.ended_ns = self.beside_ns = self.stopped_ns = 0
         self.io: tuple[int, int, int, int] | None = None
 
-    def start(self) -> tuple[int, Reading]:
+    def start(self, now_ns: int) -> tuple[int, Reading]:
         """Return the time and what the thread has used; I/O from the last end where that was just now."""
-        if self.io is not None and time.monotonic_ns() - self.stopped_ns < FRESH_NS:
-            mono_ns, cpu_ns, _ = counters.start(-1)
-            io = self.io
-        else:
-            mono_ns, cpu_ns, counted = counters.start(self.io_file)
+        io = self.io
+        if io is None or now_ns - self.stopped_ns > FRESH_NS:
+            begin_ns, cpu_ns, counted = counters.start(self.io_file)
             if counted is None:
-                return mono_ns, Reading(cpu_ns)
-            io = (counted[0], counted[1], counted[2] + counted[4], counted[3])
-        return mono_ns, Reading(cpu_ns, *io)
+                return begin_ns, Reading(cpu_ns)
+            read, written, read_chars, write_chars, looked = counted
+            return begin_ns, Reading(cpu_ns, read, written, read_chars + looked, write_chars)
+        read, written, read_chars, write_chars = io
+        begin_ns, cpu_ns, _ = counters.start(-1)
+        return begin_ns, Reading(cpu_ns, read, written, read_chars, write_chars)
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -168,8 +170,8 @@ class Ledger:
             runner.beside_ns = self.balance.unattributed_ns
             attempt.thread = runner.tid
             runner.attempt, runner.spawner = attempt, None
-            attempt.begin_ns, attempt.base = runner.start()
-            runner.began_ns = attempt.base.cpu_ns
+            attempt.begin_ns, base = runner.start(now)
+            attempt.base, runner.began_ns = base, base.cpu_ns
 
     def end(self) -> Attempt | None:
         """Note that the calling thread ended its attempt; return it, or None where it had begun none."""
@@ -178,21 +180,23 @@ class Ledger:
             return None
         attempt = runner.attempt
         with self._lock:
-            mono_ns, cpu_ns, io, marks, reaped = counters.stop(runner.io_file, self.memory.clear)
+            memory = self.memory
+            mono_ns, cpu_ns, io, seen, reaped = counters.stop(runner.io_file, memory.clear, memory.statm)
             attempt.mono_ns = runner.stopped_ns = mono_ns
             runner.ended_ns = cpu_ns
             runner.spent_ns += cpu_ns - runner.began_ns
-            files = self._look(mono_ns, runner.spawner, marks, reaped)
+            files = self._look(mono_ns, runner.spawner, seen, reaped)
             if io is None:
                 attempt.end, runner.io = Reading(cpu_ns), None
             else:
                 read, written, read_chars, write_chars, looked = io
                 attempt.end = Reading(cpu_ns, read, written, read_chars, write_chars)
-                # what was read to learn this, and the character that reset the mark, are no task's
-                wrote = write_chars + (marks is not None)
-                runner.io = None if files else (read, written, read_chars + looked, wrote)
+                if files or seen is None:
+                    runner.io = None
+                else:  # what was read and written to learn this is no task's
+                    runner.io = read, written, read_chars + looked + seen[2], write_chars + seen[3]
             self._leave(attempt, runner.spawner)
-            if not attempt.flags and attempt.mono_ns - attempt.begin_ns > SHORT_NS and self.balance.possible:
+            if mono_ns - attempt.begin_ns > SHORT_NS and not attempt.flags and self.balance.possible:
                 self._helpers(attempt, runner)
             runner.attempt = None
         return attempt
@@ -320,15 +324,11 @@ class Ledger:
         self._local.meter = meter
 
     def _look(
-        self,
-        mono_ns: int,
-        sure: Spawner | None = None,
-        marks: tuple[int, int] | None = None,
-        reaped: tuple[int, int] | None = None,
+        self, mono_ns: int, sure: Spawner | None = None, seen: Look = None, reaped: tuple[int, int] | None = None
     ) -> bool:
         """Take memory and children, as far as they are not known yet; return whether files were read for it."""
         self._looked_ns = mono_ns
-        peak, self._rss, read = self.memory.look() if marks is None else (*marks, False)
+        peak, self._rss, read = self.memory.look() if seen is None else (seen[0], seen[1], False)
         if peak is not None:
             for attempt in self.working:
                 if attempt.hwm_bytes is None or peak > attempt.hwm_bytes:

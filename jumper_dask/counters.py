@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import resource
 import time
+from typing import Any
 
-__all__ = ["Io", "Moment", "children", "parse", "peak", "start", "stop"]
+__all__ = ["Io", "Look", "Moment", "children", "note", "parse", "peak", "resident", "start", "stop"]
 
 #: I/O of a thread: read bytes, write bytes, read chars, write chars, and how many bytes were read to learn that;
 #: None where it is not known
 Io = tuple[int, int, int, int, int] | None
 #: monotonic ns, CPU ns of the calling thread, its I/O
 Moment = tuple[int, int, Io]
+#: high-water mark of the memory, resident memory, and how many bytes were read and written to learn that
+Look = tuple[int | None, int, int, int] | None
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def parse(text: bytes) -> tuple[int, int, int, int]:
@@ -44,15 +49,18 @@ def start(descriptor: int) -> Moment:
     return mono_ns, time.thread_time_ns(), io
 
 
-def stop(descriptor: int, clear: int) -> tuple[int, int, Io, tuple[int, int] | None, tuple[int, int]]:
-    """Return the time and the calling thread's CPU, then its I/O, what :func:`peak` and :func:`children` return."""
+def stop(descriptor: int, clear: int, statm: int) -> tuple[int, int, Io, Look, tuple[int, int]]:
+    """Return the time and the calling thread's CPU, then its I/O, then memory and what :func:`children` returns.
+
+    Memory is what :func:`peak` returns, or :func:`resident` where ``clear`` is negative.
+    """
     cpu_ns = time.thread_time_ns()
     mono_ns = time.monotonic_ns()
     io = _io(descriptor)
-    return mono_ns, cpu_ns, io, peak(clear), children()
+    return mono_ns, cpu_ns, io, peak(clear) if clear >= 0 else resident(statm), children()
 
 
-def peak(clear: int) -> tuple[int, int] | None:
+def peak(clear: int) -> Look:
     """Return the high-water mark since the last call and the resident memory now; None where it cannot be reset.
 
     Parameters
@@ -67,10 +75,48 @@ def peak(clear: int) -> tuple[int, int] | None:
         os.write(clear, b"5")
     except OSError:
         return None
-    return highest * 1024, resource.getrusage(resource.RUSAGE_THREAD).ru_maxrss * 1024
+    return highest * 1024, resource.getrusage(resource.RUSAGE_THREAD).ru_maxrss * 1024, 0, 1
+
+
+def resident(statm: int) -> Look:
+    """Return the resident memory now, without a peak; None where it cannot be read.
+
+    Parameters
+    ----------
+    statm : int
+        Descriptor of `/proc/self/statm`; negative: none.
+    """
+    if statm < 0:
+        return None
+    try:
+        text = os.pread(statm, 128, 0)
+        return None, int(text.split()[1]) * _PAGE, len(text), 0
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def children() -> tuple[int, int]:
     """Return the user and system CPU of the reaped children in ns."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return round(usage.ru_utime * 1e6) * 1000, round(usage.ru_stime * 1e6) * 1000
+
+
+def note(place: Any, at: int, size: int, *words: str) -> bool:
+    """Write the time and words into a place, each ended by a zero byte; return whether there was room for all.
+
+    Parameters
+    ----------
+    place : buffer
+        Where ``size`` bytes at ``at`` are free. First come the monotonic and the wall time in ns.
+    words : str
+
+    Raises
+    ------
+    UnicodeError
+        Where a word has no UTF-8: a lone surrogate.
+    """
+    text = "\0".join((str(time.monotonic_ns()), str(time.time_ns()), *words, "")).encode()
+    if len(text) > size:
+        return False
+    place[at : at + len(text)] = text
+    return True

@@ -78,24 +78,22 @@ class Totals:
 
     def add(self, attempt: Attempt) -> None:
         """Add an attempt that ended."""
-        total = self.groups.get(attempt.group)
-        if total is None:
-            total = self._new(attempt.group)
-        if attempt.state == "done":
+        total = self.groups.get(attempt.group) or self._new(attempt.group)
+        state = attempt.state
+        if state == "done":
             total.done += 1
-        elif attempt.state == "failed":
+        elif state == "failed":
             total.failed += 1
         else:
             total.cancelled += 1
         total.wall_ns += attempt.mono_ns - attempt.begin_ns
-        total.cpu_ns += attempt.helpers_cpu_ns
         base, end = attempt.base, attempt.end
         if base is not None and end is not None:
-            total.cpu_ns += end.cpu_ns - base.cpu_ns
-            if end.read_chars is not None and base.read_chars is not None:
-                total.read_chars += end.read_chars - base.read_chars
-            if end.write_chars is not None and base.write_chars is not None:
-                total.write_chars += end.write_chars - base.write_chars
+            total.cpu_ns += end.cpu_ns - base.cpu_ns + attempt.helpers_cpu_ns
+            if (before := base.read_chars) is not None and (after := end.read_chars) is not None:
+                total.read_chars += after - before
+            if (before := base.write_chars) is not None and (after := end.write_chars) is not None:
+                total.write_chars += after - before
         if (children := attempt.children) is not None:
             total.cpu_ns += children["cpu_ns"]
             total.read_chars += children["read_chars"]

@@ -25,7 +25,6 @@ else:
 
 #: Reading the mark of a process that once forked from a larger one, instead of what that one had, in bytes.
 SLACK_BYTES = 1 << 20
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -118,6 +117,12 @@ class Memory:
     reset : bool
         Whether the mark may be reset; without it there is no peak.
 
+    Attributes
+    ----------
+    clear, statm : int
+        Descriptor by which the mark is reset, or the resident memory is read, where that is all that a look takes;
+        else negative.
+
     Source: proc(5): writing 5 to `clear_refs` resets the mark; getrusage(2): `ru_maxrss` is the higher of it and of
     what the process that started this one once had. Right after a reset, the mark is what is resident now; where that
     is below the inherited one, `VmHWM` and `statm` are read instead.
@@ -132,11 +137,11 @@ class Memory:
             mark = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             if mark > (self._hwm() or 0) + SLACK_BYTES:
                 self._inherited = mark
+        self._choose()
 
-    @property
-    def clear(self) -> int:
-        """Descriptor by which the mark is reset where that is all that a look takes; else negative."""
-        return self._clear if self._clear is not None and not self._inherited else -1
+    def _choose(self) -> None:
+        self.clear = -1 if self._clear is None or self._inherited else self._clear
+        self.statm = -1 if self._clear is not None or self._statm is None else self._statm
 
     def look(self) -> tuple[int | None, int | None, bool]:
         """Return (peak since the last look, resident now, whether a file was read for it); bytes, None: not known."""
@@ -149,6 +154,7 @@ class Memory:
         if found is None:
             os.close(self._clear)
             self._clear = None
+            self._choose()
             return None, self.rss(), True
         if found[1] <= self._inherited:
             return found[0], self.rss(), True
@@ -156,9 +162,8 @@ class Memory:
 
     def rss(self) -> int | None:
         """Return the resident memory in bytes."""
-        if self._statm is None:
-            return None
-        return int(os.pread(self._statm, 128, 0).split()[1]) * _PAGE
+        found = None if self._statm is None else counters.resident(self._statm)
+        return None if found is None else int(found[1])
 
     def _hwm(self) -> int | None:
         if self._status is None:
@@ -173,6 +178,7 @@ class Memory:
             if descriptor is not None:
                 os.close(descriptor)
         self._statm = self._status = self._clear = None
+        self._choose()
 
 
 def open_or_none(path: str, flags: int) -> int | None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from jumper.monitor.segment import boot_id
 from jumper.schema import segment as fmt
+from jumper_dask.readings import counters
 
 SUFFIX = ".now"
 #: Bytes of a slot; an attempt whose key does not fit is not written.
@@ -49,15 +50,19 @@ class Slots:
         finally:
             os.close(descriptor)
 
-    def begin(self, key: str, run_id: str, group: str, mono_ns: int, wall_ns: int) -> int | None:
-        """Write that an attempt begins; return its slot, for :meth:`end`."""
+    def begin(self, key: str, run_id: str, group: str) -> int | None:
+        """Write that an attempt begins now; return its slot, for :meth:`end`."""
         if self._map is None or not self._free:
             return None
-        text = f"{mono_ns}\0{wall_ns}\0{run_id}\0{group}\0{key}\0".encode(errors="replace")
-        if len(text) > SLOT:
-            return None
         slot = self._free.pop()
-        self._map[slot * SLOT : slot * SLOT + len(text)] = text
+        try:
+            written = counters.note(self._map, slot * SLOT, SLOT, run_id, group, key)
+        except UnicodeError:
+            safe = (word.encode(errors="replace").decode() for word in (run_id, group, key))
+            written = counters.note(self._map, slot * SLOT, SLOT, *safe)
+        if not written:
+            self._free.append(slot)
+            return None
         return slot
 
     def end(self, slot: int | None) -> None:

@@ -245,16 +245,17 @@ class Site:
                     begin_ns = attempt.begin_ns
                     start = msgspec.structs.replace(attempt, event="start", mono_ns=begin_ns, wall_ns=begin_ns + shift)
                     writer.line(_encode(start))
-        for position in range(len(self._notes)):
-            record = self._notes.popleft()
-            if isinstance(record, boundaries.Attempt):
-                record.wall_ns = record.mono_ns + shift
-                if self._announced:
-                    self._announced.discard((record.key, record.attempt_id))
-                self.totals.add(record)
-            writer.line(_encode(record))
-            if position % RECORDS_A_BLOCK == RECORDS_A_BLOCK - 1:
-                writer.flush()
+        notes, add = self._notes, self.totals.add
+        for left in range(len(notes), 0, -RECORDS_A_BLOCK):
+            records = [notes.popleft() for _ in range(min(left, RECORDS_A_BLOCK))]
+            for record in records:
+                if type(record) is boundaries.Attempt:
+                    record.wall_ns = record.mono_ns + shift
+                    if self._announced:
+                        self._announced.discard((record.key, record.attempt_id))
+                    add(record)
+            writer.line(_encode(*records))
+            writer.flush()
         # what has come home no longer counts
         writer.cap_bytes = settings.spool_bytes() + self.shipper.sources[0].acked
         row = self.ledger.account()
@@ -319,8 +320,16 @@ def _cpu_of(agent: Any) -> int:
         return 0
 
 
-def _encode(record: boundaries.Attempt | dict[str, Any]) -> bytes:
+def _encode(*records: boundaries.Attempt | dict[str, Any]) -> bytes:
+    """Return records as lines of JSON, the last one without its end."""
+    try:
+        return _ENCODER.encode_lines(records)[:-1]
+    except (TypeError, ValueError):  # a lone surrogate in a key, an integer beyond 64 bits
+        return b"\n".join(map(_encode_any, records))
+
+
+def _encode_any(record: boundaries.Attempt | dict[str, Any]) -> bytes:
     try:
         return _ENCODER.encode(record)
-    except (TypeError, ValueError):  # a lone surrogate in a key, an integer beyond 64 bits
+    except (TypeError, ValueError):
         return json.dumps(msgspec.to_builtins(record, enc_hook=str), default=str).encode()

@@ -98,9 +98,7 @@ class WorkerSide:
             attempt.input_bytes = sum([int(d.nbytes or 0) for d in ts.dependencies])
         if ts.annotations:
             attempt.annotations = ts.annotations
-        self._slots[key] = self.site.slots.begin(
-            attempt.key, attempt.attempt_id, attempt.group, time.monotonic_ns(), time.time_ns()
-        )
+        self._slots[key] = self.site.slots.begin(attempt.key, attempt.attempt_id, attempt.group)
         if ts.annotations and not _compat.in_process(self.worker, ts):
             attempt.begin_ns = time.monotonic_ns()
             attempt.flags = ("elsewhere",)

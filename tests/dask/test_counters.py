@@ -52,7 +52,7 @@ def test_between_a_start_and_a_stop_lies_what_the_thread_wrote_and_its_clock(cou
         while time.thread_time_ns() - used < 5_000_000:
             pass
         used = time.thread_time_ns() - used
-        stopped, spent, after, _, _ = counters.stop(own_io, -1)
+        stopped, spent, after, _, _ = counters.stop(own_io, -1, -1)
     assert used <= spent - cpu <= stopped - mono
     assert spent - cpu < used + 2_000_000
     assert after[3] - io[3] == 50_000
@@ -68,7 +68,7 @@ def test_both_read_the_same_numbers(own_io: int) -> None:
 
 def test_without_a_file_there_is_no_io(counters: Any) -> None:
     assert counters.start(-1)[2] is None
-    assert counters.stop(-1, -1)[2:4] == (None, None)
+    assert counters.stop(-1, -1, -1)[2:4] == (None, None)
 
 
 def test_a_peak_is_seen_once_and_what_stays_is_resident(counters: Any, clear: int) -> None:
@@ -76,8 +76,8 @@ def test_a_peak_is_seen_once_and_what_stays_is_resident(counters: Any, clear: in
     block = bytearray(64 << 20)
     block[::4096] = b"x" * len(block[::4096])
     del block
-    high, resident = counters.peak(clear)
-    again, still = counters.peak(clear)
+    high, resident, *_ = counters.peak(clear)
+    again, still, *_ = counters.peak(clear)
     assert high - resident > 60 << 20
     assert abs(again - resident) < 8 << 20 and abs(still - Memory(False).rss()) < 8 << 20  # type: ignore[operator]
 
@@ -99,7 +99,7 @@ def test_a_thread_reads_its_own_file(counters: Any) -> None:
         begun = counters.start(descriptor)[2][3]
         with open("/dev/null", "wb", buffering=0) as sink:
             sink.write(b"x" * 777)
-        found.append(counters.stop(descriptor, -1)[2][3] - begun)
+        found.append(counters.stop(descriptor, -1, -1)[2][3] - begun)
         os.close(descriptor)
 
     thread = threading.Thread(target=writes)

@@ -294,12 +294,17 @@ def test_slots_tell_of_what_ran_when_a_process_was_killed(tmp_path: Path) -> Non
     header = {"worker": "tcp://w", "pid": 7, "boot_id": boot_id(), "oom_kills": oom_kills()}
     segment = tmp_path / "n1.7.ab.seg"
     slots = Slots(segment)
-    slots.end(slots.begin("over", "1", "g", 5, 50))
-    slots.begin("('k-é', 0)", "2", "g", 6, 60)
-    slots.begin("x" * 2000, "3", "g", 7, 70)
-    event, record = last_words(segment, header)
+    slots.end(slots.begin("over", "1", "g"))
+    before, wall = time.monotonic_ns(), time.time_ns()
+    slots.begin("('k-é', 0)", "2", "g")
+    slots.begin("x" * 2000, "3", "g")
+    slots.begin("lone \ud800", "4", "g")
+    event, record, lone = last_words(segment, header)
     assert (event["kind"], event["worker"], event["oom_kills"]) == ("adopted", "tcp://w", 0)
-    assert (record["key"], record["attempt_id"], record["mono_ns"], record["pid"]) == ("('k-é', 0)", "2", 6, 7)
+    assert (record["key"], record["attempt_id"], record["group"], record["pid"]) == ("('k-é', 0)", "2", "g", 7)
+    assert before <= record["mono_ns"] <= lone["mono_ns"] <= time.monotonic_ns()
+    assert wall <= record["wall_ns"] <= lone["wall_ns"] <= time.time_ns()
+    assert (lone["key"], lone["attempt_id"]) == ("lone ?", "4")
     assert len(list(last_words(segment, {**header, "boot_id": "before"}))) == 1, "another boot, another clock"
     slots.close(remove=True)
     assert not beside(segment).exists()
