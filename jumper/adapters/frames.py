@@ -55,6 +55,14 @@ class LevelSeries:
         self.columns: dict[str, array[float]] = {}
         self._rows = 0
 
+    @classmethod
+    def of_frame(cls, frame: pd.DataFrame) -> LevelSeries:
+        """Return the series of a table of numbers."""
+        series = cls()
+        series.columns = {str(name): array("d", frame[name].to_numpy("float64").tobytes()) for name in frame}
+        series._rows = len(frame)
+        return series
+
     def __len__(self) -> int:
         return self._rows
 

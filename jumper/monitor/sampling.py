@@ -208,9 +208,9 @@ class PythonSampling:
 
     def flush(self, timeout_s: float = 2.0) -> int:
         """Take a sample and write everything; return the segment's size in bytes."""
+        self.sampler.tick_now()
         if self.writer is None:
             return 0
-        self.sampler.tick_now()
         self.writer.flush()
         return self.writer.size
 

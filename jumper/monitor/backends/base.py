@@ -29,6 +29,10 @@ class Source(Protocol):
         """Take these levels from the next sample on."""
         ...
 
+    def flush(self) -> int:
+        """Take a sample now."""
+        ...
+
     def stop(self) -> None:
         """Take the last sample and end."""
         ...
@@ -148,6 +152,11 @@ class BaseMonitor(ABC):
         self.levels = _known(levels)
         if self._source is not None and self.running:
             self._source.set_levels(self.levels)
+
+    def sample(self) -> None:
+        """Take a sample now, beside the schedule; nothing happens where the monitor does not run."""
+        if self._source is not None and self.running:
+            self._source.flush()
 
     def stop(self) -> None:
         """Take a last sample and end; safe to call twice, and before :meth:`start`."""
