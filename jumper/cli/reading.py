@@ -188,9 +188,9 @@ def compare(a: Path, b: Path, conditions: tuple[str, ...], as_json: bool) -> Non
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["perfetto", "openmetrics", "csv", "benchmark-tsv"]),
-    required=True,
-    help="A trace for ui.perfetto.dev; a text for Prometheus; the tasks table; the same as Snakemake's benchmarks.",
+    type=click.Choice(["perfetto", "openmetrics", "csv", "benchmark-tsv", "png", "svg"]),
+    help="A trace for ui.perfetto.dev; a text for Prometheus; the tasks table; the same as Snakemake's benchmarks; "
+    "a picture. Default: what the name of FILE ends in (.json, .txt, .csv, .tsv, .png, .svg).",
 )
 @click.option(
     "-o",
@@ -200,16 +200,19 @@ def compare(a: Path, b: Path, conditions: tuple[str, ...], as_json: bool) -> Non
     metavar="FILE",
     help="Compressed where its name ends in .gz.",
 )
-def export(run: Path, form: str, output: Path) -> None:
+def export(run: Path, form: str | None, output: Path) -> None:
     """Write a run for other tools, and print where it is.
 
     \b
     Examples:
       jumper export RUN --format perfetto -o trace.json.gz
-      jumper export RUN --format csv -o tasks.csv
+      jumper export RUN -o tasks.csv
+      jumper export RUN -o run.png
     """
     from jumper import open_run
+    from jumper.report.exports import format_of
 
+    form = form or format_of(output)
     opened = open_run(run)
     with progress("writing") as shown:
         opened.export(form, output, shown)

@@ -120,7 +120,7 @@ class Run:
 
     @property
     def plot(self) -> Plots:
-        """Pictures as HoloViews objects: ``run.plot.timeline()``, ``.cpu()``, ``.memory()``, ``.io()``."""
+        """Pictures as HoloViews objects, ``run.plot.timeline()``: all that :class:`jumper.report.plots.Plots` has."""
         from jumper.report.plots import Plots
 
         return Plots(self)
@@ -181,7 +181,7 @@ class Run:
 
         Parameters
         ----------
-        form : {"perfetto", "openmetrics", "csv", "benchmark-tsv"}
+        form : {"perfetto", "openmetrics", "csv", "benchmark-tsv", "png", "svg"}
         path : path
             Compressed where its name ends in ``.gz``.
         progress : callable, optional

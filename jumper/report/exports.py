@@ -1,4 +1,4 @@
-"""A run in other tools' formats: Perfetto, OpenMetrics, CSV, Snakemake's benchmark table; written piece by piece."""
+"""A run in other formats: Perfetto, OpenMetrics, CSV, Snakemake's benchmark table, a picture; piece by piece."""
 
 from __future__ import annotations
 
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
     from jumper.analysis.tables import RunTables
 
-Format = Literal["perfetto", "openmetrics", "csv", "benchmark-tsv"]
+Format = Literal["perfetto", "openmetrics", "csv", "benchmark-tsv", "png", "svg"]
 Progress = Callable[[int, int], None]
+#: What the name of a file says; a ``.gz`` behind it is compression.
+SUFFIXES: dict[str, Format] = {
+    ".json": "perfetto", ".txt": "openmetrics", ".prom": "openmetrics", ".csv": "csv", ".tsv": "benchmark-tsv",
+    ".png": "png", ".svg": "svg",
+}  # fmt: skip
 #: Rows written at once.
 CHUNK = 50_000
 _MIB = 2**20
@@ -32,15 +37,35 @@ BENCHMARK = (
 )  # fmt: skip
 
 
+def format_of(path: Path) -> Format:
+    """Return the format that the name of a file says.
+
+    Raises
+    ------
+    JumperError
+        Where it says none.
+
+    Examples
+    --------
+    >>> format_of(Path("trace.json.gz")), format_of(Path("run.PNG"))
+    ('perfetto', 'png')
+    """
+    suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+    if suffix not in SUFFIXES:
+        known = ", ".join(f"{end} is {form}" for end, form in SUFFIXES.items())
+        raise JumperError(f"the name {path.name!r} says no format: name one, or end it in one of these: {known}")
+    return SUFFIXES[suffix]
+
+
 def export(run: RunTables, form: str, path: Path, progress: Progress | None = None) -> Path:
     """Write a run in another format, and return where; the file appears when it is whole.
 
     Parameters
     ----------
     run : Run
-    form : {"perfetto", "openmetrics", "csv", "benchmark-tsv"}
+    form : {"perfetto", "openmetrics", "csv", "benchmark-tsv", "png", "svg"}
         A trace for ui.perfetto.dev; a text for Prometheus; the tasks table; the same with
-        the columns of Snakemake's benchmark files.
+        the columns of Snakemake's benchmark files; a picture of the timeline.
     path : Path
         Compressed where its name ends in ``.gz``.
     progress : callable, optional
@@ -90,6 +115,10 @@ def _pieces(run: RunTables, form: str) -> Iterator[tuple[bytes | str, int]]:
         from jumper.report import openmetrics
 
         yield from openmetrics.pieces(run)
+    elif form in ("png", "svg"):
+        from jumper.report.picture import picture
+
+        yield picture(run, cast("Literal['png', 'svg']", form)), len(run.tasks)
     else:
         make = _csv if form == "csv" else _benchmark
         for begin in range(0, max(len(run.tasks), 1), CHUNK):
