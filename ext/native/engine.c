@@ -55,13 +55,13 @@ static int add_set(struct engine *engine, struct set *wanted)
     set->longest_step = engine->settings.interval_ns;
     engine->alive[bit] = true;
     if (set->kind == TREE) {
-        struct process *root = table_add(&engine->table, set->root);
+        struct process *root = set->root > 0 ? table_add(&engine->table, set->root) : NULL;
         if (root != NULL)
             set_admit(set, root, now_ns());
         engine->alive[bit] = root != NULL;
     }
     engine->used[engine->used_count++] = set;
-    if (set->kind == TREE && set->parent_count == 0)
+    if (set->kind == TREE && set->root > 0 && set->parent_count == 0)
         forks_look_from(&engine->forks, set->root);
     else
         forks_scan_next(&engine->forks);
@@ -113,7 +113,7 @@ static void obey(struct engine *engine, int64_t *due)
         finish_set(engine, request);
         break;
     case EXCLUDE:
-        if (engine->forks.exclude_count < MOST_EXCLUDED)
+        if (engine->forks.exclude_count < MOST_OWN)
             engine->forks.exclude[engine->forks.exclude_count++] = request->number;
         break;
     case GO:

@@ -17,8 +17,12 @@ enum { PIDS = 1 << 22 };
 #define STRANGER_NS INT64_C(10000000000)
 /* More sessions than this, and everybody is looked at. */
 enum { MOST_SESSIONS = 64 };
+/* Between fork and exec a process shows its parent's environment. Source: include/linux/sched.h, PF_FORKNOEXEC. */
+#define FORKED_ONLY 0x40
+/* What our own processes have in their environment: no set that goes by environments lets them in. */
+#define OWN_TAG "JUMPER_AGENT=1"
 /* More new pids than this in one look, and a scan is cheaper. */
-enum { SPAN = 2000, RETRIES = 3, ROUNDS = 3, SMALL = 1024 };
+enum { SPAN = 2000, RETRIES = 3, RETRIES_FORKED = 250, ROUNDS = 3, SMALL = 1024 };
 #define SCAN_EVERY_NS INT64_C(10000000000)
 #define SCAN_SOON_NS INT64_C(100000000)
 
@@ -98,6 +102,7 @@ static bool among(int pid, const int *pids, size_t count)
  * costs a thirtieth of opening, reading and closing a file of /proc. */
 struct sessions {
     bool any; /* everybody may be ours */
+    uint64_t by_environment; /* bits of the sets that somebody without a relative in them may join */
     int count, ids[MOST_SESSIONS];
 };
 
@@ -113,9 +118,13 @@ static void add_session(struct sessions *sessions, int session)
 static void gather(struct sessions *sessions, const struct table *table, struct set *sets[], size_t set_count)
 {
     sessions->any = false;
+    sessions->by_environment = 0;
     sessions->count = 0;
     for (size_t i = 0; i < set_count; i++) {
-        sessions->any |= sets[i]->kind != TREE;
+        bool rootless = sets[i]->kind == TREE && sets[i]->root <= 0;
+        sessions->any |= sets[i]->kind != TREE || rootless;
+        if ((sets[i]->kind != TREE || rootless) && sets[i]->tag[0])
+            sessions->by_environment |= UINT64_C(1) << sets[i]->bit;
         for (int j = 0; j < sets[i]->parent_count; j++)
             add_session(sessions, getsid(sets[i]->parents[j]));
     }
@@ -164,6 +173,7 @@ struct candidate {
 static bool tagged(struct table *table, struct candidate *who, const char *tag)
 {
     size_t length = strlen(tag) + 1; /* with its end: NAME=value, not NAME=value2 */
+    bool found = false;
     if (!who->environ_read) {
         char path[32];
         strcpy(put_number(path, (unsigned long)who->pid), "/environ");
@@ -173,14 +183,15 @@ static bool tagged(struct table *table, struct candidate *who, const char *tag)
     const char *end_of_all = who->environ != NULL ? who->environ + who->environ_size : NULL;
     for (const char *at = who->environ; at < end_of_all;) {
         size_t left = (size_t)(end_of_all - at);
-        if (left >= length && memcmp(at, tag, length) == 0)
-            return true;
+        found |= left >= length && memcmp(at, tag, length) == 0;
+        if (left >= sizeof OWN_TAG && memcmp(at, OWN_TAG, sizeof OWN_TAG) == 0)
+            return false;
         const char *end = memchr(at, '\0', left);
         if (end == NULL)
-            return false;
+            break;
         at = end + 1;
     }
-    return false;
+    return found;
 }
 
 static bool owned(const struct table *table, int pid, unsigned uid)
@@ -226,9 +237,9 @@ static size_t admit(struct forks *forks, struct table *table, struct set *sets[]
     return found;
 }
 
-static void look_again(int pid, unsigned char tries, int *absent, unsigned char *counts, size_t *count)
+static void look_again(int pid, unsigned char tries, unsigned char most, int *absent, unsigned char *counts, size_t *count)
 {
-    if (tries <= RETRIES && *count < MOST_ABSENT) {
+    if (tries <= most && *count < MOST_ABSENT) {
         absent[*count] = pid;
         counts[(*count)++] = tries;
     }
@@ -251,15 +262,18 @@ static size_t look_at_new(struct forks *forks, struct table *table, struct set *
         if (!may_be_ours(&sessions, forks, table, pid, from, to))
             continue;
         if (!read_stat(table, pid, &stat)) {
-            look_again(pid, tries + 1, absent, counts, &count);
+            look_again(pid, tries + 1, RETRIES, absent, counts, &count);
             continue;
         }
         size_t more = admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, false);
         found += more;
         if (more > 0)
             add_session(&sessions, (int)stat.session);
-        if (among((int)stat.ppid, absent, count)) /* its parent is not visible yet */
-            look_again(pid, tries + 1, absent, counts, &count);
+        const struct process *known = table_find(table, pid);
+        if ((stat.flags & FORKED_ONLY) && (sessions.by_environment & ~(known != NULL ? known->sets : 0)))
+            look_again(pid, tries + 1, RETRIES_FORKED, absent, counts, &count);
+        else if (among((int)stat.ppid, absent, count)) /* its parent is not visible yet */
+            look_again(pid, tries + 1, RETRIES, absent, counts, &count);
     }
     memcpy(forks->absent, absent, count * sizeof *absent);
     memcpy(forks->tries, counts, count);

@@ -4,17 +4,17 @@
 
 #include "members.h"
 
-enum { MOST_ABSENT = 4096 };
+enum { MOST_ABSENT = 4096, MOST_OWN = 1024 };
 
 struct forks {
     bool cheap;     /* the last pid is of our own pid namespace, and moves */
     int64_t last;   /* last pid seen; -1: none yet */
     int64_t next_scan;
     int load_fd;
-    int absent[MOST_ABSENT]; /* counted, but not in /proc yet, or children of such */
+    int absent[MOST_ABSENT]; /* counted, but not in /proc yet, or without an environment of their own, or children of such */
     unsigned char tries[MOST_ABSENT];
     size_t absent_count;
-    int exclude[MOST_EXCLUDED];
+    int exclude[MOST_OWN]; /* the monitor's own processes */
     size_t exclude_count;
     unsigned char *strangers; /* a bit a pid: old processes that no set wanted; NULL: none noted */
     uint64_t scans, looks;

@@ -8,8 +8,8 @@ enum { LAST_STAT_FIELD = 28, STATE_FIELD = 3 };
 
 /* The fields of /proc/PID/stat that are used, a bit each: turning the others into numbers is a third of the work. */
 #define FIELD(number) (1u << (number))
-static const unsigned USED = FIELD(4) | FIELD(6) | FIELD(10) | FIELD(11) | FIELD(12) | FIELD(14) | FIELD(15) | FIELD(16) |
-                             FIELD(17) | FIELD(20) | FIELD(22) | FIELD(24) | FIELD(28);
+static const unsigned USED = FIELD(4) | FIELD(6) | FIELD(9) | FIELD(10) | FIELD(11) | FIELD(12) | FIELD(14) | FIELD(15) |
+                             FIELD(16) | FIELD(17) | FIELD(20) | FIELD(22) | FIELD(24) | FIELD(28);
 
 static bool digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -71,6 +71,7 @@ bool parse_stat(const char *text, size_t size, struct stat_fields *out)
     out->session = fields[6];
     out->majflt = fields[12];
     out->rss = fields[24];
+    out->flags = fields[9];
     return true;
 }
 

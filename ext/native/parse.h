@@ -14,6 +14,7 @@ struct stat_fields {
     int64_t pid, ppid, minflt, cminflt, utime, stime, cutime, cstime, threads, start;
     uint64_t stack;
     int64_t session, majflt, rss; /* rss in pages, short of what each CPU has not handed in yet */
+    int64_t flags;
 };
 
 struct io_fields {

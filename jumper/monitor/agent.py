@@ -12,9 +12,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
+from jumper.monitor.nodefacts import process_table
 from jumper.monitor.pipeline import CollectorConfig
 from jumper.monitor.sampling import Sampling, sampling
 from jumper.schema.errors import JumperError
@@ -28,12 +30,15 @@ class Agent:
     config : mapping
         ``target_pid``, ``interval``, ``levels``, ``collectors`` (see
         :meth:`jumper.monitor.pipeline.CollectorConfig.to_json`), ``spool`` (a folder or
-        None), ``header``, ``root``, ``threads``, ``node_lock``, ``stream``, ``engine``.
+        None), ``header``, ``root``, ``threads``, ``node_lock``, ``stream``, ``engine``,
+        ``tag``, ``job``; ``exclude`` and ``here``, see
+        :meth:`jumper.monitor.agent_process.AgentProcess.configure`.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._lock = threading.Lock()
         collectors = config.get("collectors")
+        there = config.get("here") not in (None, process_table())
         self.sampling: Sampling = sampling(
             config.get("engine", "default"),
             int(config["target_pid"]),
@@ -48,6 +53,9 @@ class Agent:
             stream=(lambda stream, row: self.say({"stream": stream, "row": row})) if config.get("stream") else None,
             note=lambda record: self.say({"event": record}),
             flush_s=float(config.get("flush_s", 0.0)),
+            tag=config.get("tag"),
+            exclude=() if there else config.get("exclude", ()),
+            job=config.get("job"),
         )
 
     def say(self, message: Mapping[str, Any]) -> None:
@@ -73,6 +81,8 @@ class Agent:
         elif command == "levels":
             self.sampling.set_levels(message["levels"])
             self.say({"status": "switched", "number": message["number"]})
+        elif command == "clock":
+            self.say({"status": "clock", "number": message["number"], "mono_ns": time.monotonic_ns()})
         return bool(command != "stop")
 
     def finish(self) -> None:

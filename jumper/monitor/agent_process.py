@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import queue
-import subprocess
 import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from typing import IO, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
+from jumper.monitor.lines import LineProcess
+from jumper.monitor.offset import ClockOffset
 from jumper.monitor.pipeline import CollectorConfig
 from jumper.schema.errors import MonitorUnavailableError
 from jumper.utilities import parse_interval
 
 #: where the package lies, for an interpreter that is started with -P
 _PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODULE = "jumper.monitor.agent"
+
+
+def agent_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which this interpreter finds what it finds here."""
+    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, [_PACKAGE_ROOT, *sys.path]))}
 
 
 class AgentProcess:
@@ -28,6 +31,7 @@ class AgentProcess:
     Parameters
     ----------
     target_pid : int
+        0: none but who has the tag.
     interval : float
         Seconds.
     levels : collection of str
@@ -47,6 +51,12 @@ class AgentProcess:
         Called with every event record, there too.
     engine : {"default", "python", "native"}
         Which one samples in there; default is native where it is built.
+    tag : str, optional
+        ``NAME=value`` in the environment of processes that belong to the target too.
+    job : mapping, optional
+        ``cpus`` and ``memory_bytes`` that a batch job has on the agent's node, where it cannot see them itself.
+    command, environment : optional
+        What to start instead of an agent on this host.
 
     Attributes
     ----------
@@ -55,6 +65,10 @@ class AgentProcess:
         Why it does not run, where nobody stopped it.
     on_end : callable or None
         Called with the reason when it ends by itself.
+    ready : dict
+        What it said when it was ready.
+    clock : ClockOffset
+        Our monotonic clock minus its own, once :meth:`ask_clock` was answered.
     """
 
     def __init__(
@@ -72,6 +86,10 @@ class AgentProcess:
         stream: Callable[[str, Mapping[str, Any]], None] | None = None,
         note: Callable[[Mapping[str, Any]], None] | None = None,
         engine: str = "default",
+        tag: str | None = None,
+        job: Mapping[str, int] | None = None,
+        command: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._message = {
             "target_pid": target_pid,
@@ -85,24 +103,29 @@ class AgentProcess:
             "node_lock": node_lock,
             "stream": stream is not None,
             "engine": engine,
+            "tag": tag,
+            "job": dict(job or {}),
         }
+        self._command = list(command) or [sys.executable, "-P", "-m", MODULE]
+        self._environment = environment
         self._stream = stream
         self._note = note
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._errors: deque[str] = deque(maxlen=20)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: LineProcess | None = None
         self._stopping = False
         self._owner: int | None = None
         self._asked = 0
+        self._clock_asked = (0, 0)
         self._farewell: str | None = None
         self.on_end: Callable[[str | None], None] | None = None
         self.ready: dict[str, Any] = {}
+        self.clock = ClockOffset()
         self.running = False
         self.reason: str | None = None
 
     @property
     def pid(self) -> int | None:
-        """Process id of the agent, or None."""
+        """Process id of the agent, or of what was started to start it; or None."""
         return self._process.pid if self._process is not None else None
 
     def start(self, timeout_s: float = 10.0) -> dict[str, Any]:
@@ -113,31 +136,61 @@ class AgentProcess:
         MonitorUnavailableError
             Where it does not answer in time, or says why it cannot.
         """
+        self.launch()
+        self.configure()
+        if not self.confirm(timeout_s):
+            self.kill()
+            said = "; ".join(self._said()) or f"no answer within {timeout_s:g} s"
+            raise MonitorUnavailableError(f"the agent did not start: {said}; see `jumper doctor`")
+        return self.ready
+
+    def launch(self) -> None:
+        """Start the process; :meth:`configure` and :meth:`confirm` do the rest of :meth:`start`."""
         self._owner = os.getpid()
-        path = os.pathsep.join(filter(None, [_PACKAGE_ROOT, *sys.path]))
+        environment = self._environment if self._environment is not None else agent_environment(os.environ)
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "jumper.monitor.agent"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
+            self._process = LineProcess(self._command, environment, self._hear, self._gone)
         except OSError as error:
-            raise MonitorUnavailableError(f"cannot start the agent with {sys.executable}: {error}") from error
-        assert self._process.stdout is not None and self._process.stderr is not None
-        for target, pipe in ((self._read, self._process.stdout), (self._drain, self._process.stderr)):
-            threading.Thread(target=target, args=(pipe,), name="jumper-agent-pipe", daemon=True).start()
-        self._send(self._message)
-        answer = self._answer(("ready", "error"), timeout_s)
-        if answer is None or answer["status"] == "error":
-            said = answer["error"] if answer else "; ".join(self._errors) or f"no answer within {timeout_s:g} s"
-            self._end(1.0)
+            raise MonitorUnavailableError(f"cannot start the agent with {self._command[0]}: {error}") from error
+
+    def configure(self, exclude: Collection[int] = (), here: str | None = None) -> None:
+        """Tell the agent what to sample.
+
+        Parameters
+        ----------
+        exclude : collection of int, optional
+            Processes that are no part of any level, of the host that ``here`` names.
+        here : str, optional
+            As of :func:`jumper.monitor.nodefacts.process_table`; default: the agent's host.
+        """
+        assert self._process is not None
+        self._process.send({**self._message, "exclude": list(exclude), "here": here})
+
+    def confirm(self, timeout_s: float = 0.0) -> bool:
+        """Return whether the agent is ready, within some time.
+
+        Raises
+        ------
+        MonitorUnavailableError
+            Where it says why it cannot, or has ended.
+        """
+        answer = self._answer(("ready", "error", "gone"), timeout_s)
+        if answer is None:
+            return False
+        if answer["status"] != "ready":
+            said = answer.get("error") or "; ".join(self._said()) or "it ended without a word"
+            self.kill()
             raise MonitorUnavailableError(f"the agent did not start: {said}; see `jumper doctor`")
         self.ready = answer
         self.running = True
-        return answer
+        return True
+
+    def ask_clock(self) -> None:
+        """Ask for the agent's clock; the answer goes into ``clock``."""
+        if self._process is not None:
+            self._asked += 1
+            self._clock_asked = (self._asked, time.monotonic_ns())
+            self._process.send({"cmd": "clock", "number": self._asked}, 0.0)
 
     def flush(self, timeout_s: float = 2.0) -> int:
         """Take a sample and write everything; return the segment's size in bytes (0 without an answer)."""
@@ -146,80 +199,72 @@ class AgentProcess:
 
     def set_levels(self, levels: Collection[str], timeout_s: float = 2.0) -> None:
         """Take these levels from the next sample on; returns when the agent has answered."""
+        self._message["levels"] = list(levels)
         self._ask({"cmd": "levels", "levels": list(levels)}, ("switched", "stopped"), timeout_s)
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Take the last sample and end the agent; safe to call twice, and before :meth:`start`."""
-        if self._process is None or self._stopping or os.getpid() != self._owner:  # a fork of the parent has no say
+        self.ask_stop()
+        if self._process is not None and os.getpid() == self._owner:  # a fork of the parent has no say
+            self._process.end(timeout_s)
+
+    def ask_stop(self) -> None:
+        """Have the agent take the last sample and end, without waiting for it."""
+        if self._process is None or self._stopping or os.getpid() != self._owner:
             return
         self._stopping = True
-        self._send({"cmd": "stop"})
-        self._end(timeout_s)
+        self._process.send({"cmd": "stop"}, 0.1)
+        self._process.hang_up()
         self.running = False
 
-    def _send(self, message: Mapping[str, Any]) -> None:
-        pipe = self._process.stdin if self._process is not None else None
-        if pipe is None:
-            return
-        with contextlib.suppress(OSError, ValueError):
-            pipe.write((json.dumps(message) + "\n").encode())
-            pipe.flush()
+    def kill(self) -> None:
+        """End it now."""
+        self._stopping, self.running = True, False
+        if self._process is not None and os.getpid() == self._owner:
+            self._process.end(0.0)
+
+    def _said(self) -> list[str]:
+        return list(self._process.errors) if self._process is not None else []
 
     def _ask(self, message: Mapping[str, Any], wanted: Collection[str], timeout_s: float) -> dict[str, Any] | None:
         """Send a numbered question and return its answer; None without one."""
-        if not self.running:
+        if not self.running or self._process is None:
             return None
         self._asked += 1
-        self._send({**message, "number": self._asked})
-        return self._answer(wanted, timeout_s, self._asked)
+        self._process.send({**message, "number": self._asked})
+        answer = self._answer((*wanted, "gone"), timeout_s, self._asked)
+        return answer if answer is not None and answer["status"] in wanted else None
 
     def _answer(self, wanted: Collection[str], timeout_s: float, number: int | None = None) -> dict[str, Any] | None:
         """Return the next answer of these; one to an earlier question, that came too late, is none."""
         deadline = time.monotonic() + timeout_s
-        while (left := deadline - time.monotonic()) > 0:
+        while True:
             try:
-                answer = self._answers.get(timeout=left)
+                answer = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 return None
             if answer.get("status") in wanted and answer.get("number", number) == number:
                 return answer
-            if answer.get("status") == "gone":
-                return None
-        return None
 
-    def _end(self, timeout_s: float) -> None:
-        process = self._process
-        if process is None:
-            return
-        with contextlib.suppress(OSError):
-            if process.stdin is not None:
-                process.stdin.close()
-        try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def _read(self, pipe: IO[bytes]) -> None:
-        for line in pipe:
-            try:
-                message = json.loads(line)
-            except ValueError:
-                continue
-            if "row" in message and self._stream is not None:
+    def _hear(self, message: dict[str, Any]) -> None:
+        if "row" in message:
+            if self._stream is not None:
                 self._stream(message["stream"], message["row"])
-            elif "event" in message and self._note is not None:
+        elif "event" in message:
+            if self._note is not None:
                 self._note(message["event"])
-            elif "status" in message:
-                self._farewell = message.get("reason") or self._farewell
-                self._answers.put(message)
+        elif message.get("status") == "clock":
+            number, asked_ns = self._clock_asked
+            if message["number"] == number:
+                self.clock.take(asked_ns, int(message["mono_ns"]), time.monotonic_ns())
+        elif "status" in message:
+            self._farewell = message.get("reason") or self._farewell
+            self._answers.put(message)
+
+    def _gone(self) -> None:
         if self.running and not self._stopping:
             self.running = False
-            self.reason = self._farewell or "the agent ended: " + ("; ".join(self._errors) or "no reason given")
+            self.reason = self._farewell or "the agent ended: " + ("; ".join(self._said()) or "no reason given")
             if self.on_end is not None:
                 self.on_end(self.reason)
         self._answers.put({"status": "gone"})
-
-    def _drain(self, pipe: IO[bytes]) -> None:
-        for line in pipe:
-            self._errors.append(line.decode("utf-8", "replace").rstrip())

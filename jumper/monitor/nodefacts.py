@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Mapping
 from typing import Any
 
 from jumper.monitor.metrics.node.collector import online_cpus
@@ -73,12 +74,24 @@ def slurm_memory_bytes() -> int | None:
         return None
 
 
-def memory_limits_bytes() -> dict[str, int]:
+def process_table() -> str | None:
+    """Return what names the process ids that are seen here: on no other host do they mean the same; None without /proc.
+
+    Source: proc_sys_kernel(5), "random/boot_id"; pid_namespaces(7).
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return None
+
+
+def memory_limits_bytes(slurm: int | None = None) -> dict[str, int]:
     """Return each limit on this process's memory that is set, by where it comes from, in bytes."""
     found = {
         "physical": physical_memory_bytes(),
         "cgroup": cgroup_memory_limit_bytes(),
-        "slurm": slurm_memory_bytes(),
+        "slurm": slurm or slurm_memory_bytes(),
     }
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
@@ -91,8 +104,13 @@ def memory_limit_bytes() -> int | None:
     return min(memory_limits_bytes().values(), default=None)
 
 
-def node_facts() -> dict[str, Any]:
+def node_facts(job: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Return the ``node`` record of a segment; see docs/segment.md.
+
+    Parameters
+    ----------
+    job : mapping, optional
+        ``cpus`` and ``memory_bytes`` of the target's job on this node, for who is in it with a share of its own.
 
     Examples
     --------
@@ -100,7 +118,8 @@ def node_facts() -> dict[str, Any]:
     True
     """
     total = physical_memory_bytes()
-    limits = memory_limits_bytes()
+    job = job or {}
+    limits = memory_limits_bytes(job.get("memory_bytes"))
     smallest = min(limits.values(), default=0)
     gib = smallest / 2**30
     return {
@@ -108,7 +127,7 @@ def node_facts() -> dict[str, Any]:
         "node": node_name(),
         "hostname": os.uname().nodename,
         "kernel": os.uname().release,
-        "num_cpus": online_cpus(),
+        "num_cpus": min(job.get("cpus") or online_cpus(), os.cpu_count() or 1),
         "num_system_cpus": os.cpu_count() or 1,
         "num_gpus": 0,
         "gpu_memory": 0.0,
@@ -120,7 +139,7 @@ def node_facts() -> dict[str, Any]:
             "process": gib,
             "user": gib,
             "system": (total or 0) / 2**30,
-            "slurm": (slurm_memory_bytes() or smallest) / 2**30,
+            "slurm": (limits.get("slurm") or smallest) / 2**30,
         },
     }
 

@@ -45,6 +45,8 @@ class Settings:
         See :class:`jumper.monitor.metrics.process.tree.Tree`.
     flush_s : float
         Write at most so often; 0: at every tick.
+    job : mapping, optional
+        As of :func:`jumper.monitor.nodefacts.node_facts`.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Settings:
         exclude: Collection[int] = (),
         tag: str | None = None,
         flush_s: float = 0.0,
+        job: Mapping[str, int] | None = None,
     ) -> None:
         self.target_pid = target_pid
         self.interval = parse_interval(interval)
@@ -81,7 +84,7 @@ class Settings:
         self.exclude = tuple(exclude)
         self.tag = tag
         self.flush_s = flush_s
-        self.facts = node_facts()
+        self.facts = node_facts(job)
 
     @property
     def in_target(self) -> bool:

@@ -58,7 +58,7 @@ def test_hostile_names_in_stat(twins: Twins, name: bytes) -> None:
 def test_the_order_of_the_fields_of_stat(twins: Twins) -> None:
     found = twins.stat(b"1 (x) R " + REST + b"\n")
     numbers = {"pid": 1, "ppid": 4, "minflt": 10, "cminflt": 11, "utime": 14, "stime": 15, "cutime": 16, "cstime": 17}
-    more = {"threads": 20, "start": 22, "stack": 28, "session": 6, "majflt": 12, "rss": 24}
+    more = {"threads": 20, "start": 22, "stack": 28, "session": 6, "majflt": 12, "rss": 24, "flags": 9}
     assert found == {"state": b"R", **numbers, **more}
 
 

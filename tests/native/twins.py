@@ -24,7 +24,7 @@ class Stat(Structure):
         ("threads", c_int64),
         ("start", c_int64),
         ("stack", c_uint64),
-        *[(name, c_int64) for name in ("session", "majflt", "rss")],
+        *[(name, c_int64) for name in ("session", "majflt", "rss", "flags")],
     ]
 
 

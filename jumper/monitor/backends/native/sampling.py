@@ -141,7 +141,8 @@ class NativeSampling:
     @property
     def running(self) -> bool:
         """Whether samples are taken."""
-        if self._running and "process" in self._sets and not self._engine.alive(self._sets["process"]):
+        rooted = self.settings.target_pid and "process" in self._sets
+        if self._running and rooted and not self._engine.alive(self._sets["process"]):
             self._running = False
             self.reason = "the target is gone"
         return self._running

@@ -16,6 +16,12 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 LONG = 1 << 16
 SHORT = 1 << 13
 
+#: flag of /proc/PID/stat between fork and exec, while a process shows its parent's environment
+#: (include/linux/sched.h, PF_FORKNOEXEC)
+FORKED_ONLY = 0x40
+#: in the environment of our own processes: no set that goes by environments lets them in
+OWN_TAG = b"JUMPER_AGENT=1"
+
 _ROLLUP = re.compile(rb"^(Rss|Pss|Anonymous):\s+(\d+)", re.MULTILINE)
 _STATUS = re.compile(rb"^(Tgid|VmHWM|VmRSS|RssAnon|VmSwap|Threads):\s+(\d+)", re.MULTILINE)
 
@@ -28,6 +34,7 @@ class Stat(NamedTuple):
     ======== ============================================ =====
     state    R, S, D, Z, T, ...                           3
     ppid     parent                                       4
+    flags    of the kernel                                9
     minflt   page faults without I/O                      10
     cminflt  those of waited-for children                 11
     utime    user time, dead threads included             14
@@ -51,6 +58,7 @@ class Stat(NamedTuple):
     minflt: int
     cminflt: int
     stack: int
+    flags: int
 
 
 class Status(NamedTuple):
@@ -115,6 +123,7 @@ def parse_stat(data: bytes) -> Stat:
         minflt=int(rest[7]),
         cminflt=int(rest[8]),
         stack=int(rest[25]),
+        flags=int(rest[6]),
     )
 
 
@@ -254,9 +263,12 @@ class ProcFS:
             return None
 
     def tagged(self, pid: int, tag: bytes) -> bool:
-        """Return whether the environment that a process was started with holds ``tag`` (``NAME=value``)."""
-        data = self.read(f"{pid}/environ", 1 << 17)
-        return data is not None and (data.startswith(tag + b"\0") or b"\0" + tag + b"\0" in data)
+        """Return whether the environment that a process was started with holds ``tag`` (``NAME=value``).
+
+        That of our own processes holds none.
+        """
+        data = b"\0" + (self.read(f"{pid}/environ", 1 << 17) or b"")
+        return b"\0" + tag + b"\0" in data and b"\0" + OWN_TAG + b"\0" not in data
 
 
 def cpu_clock_ns(pid: int) -> int | None:

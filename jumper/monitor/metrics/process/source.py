@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from jumper.monitor.metrics.process.ledger import Ledger, Process, Totals
-from jumper.monitor.metrics.process.procfs import ProcFS
+from jumper.monitor.metrics.process.procfs import FORKED_ONLY, ProcFS
 from jumper.monitor.metrics.process.sharing import Memory, Sharing, used_since
 from jumper.monitor.metrics.process.tree import Tree
 
@@ -55,7 +55,7 @@ class TreeSource:
     Parameters
     ----------
     pid : int
-        The target.
+        The target; 0: none but who has the tag.
     fs : ProcFS, optional
     sharing : Sharing, optional
     longest_s : float
@@ -97,8 +97,8 @@ class TreeSource:
 
     @property
     def alive(self) -> bool:
-        """Whether any process of the target is left."""
-        return bool(self.tree.members)
+        """Whether any process of the target is left; one that goes by its tag alone may get others."""
+        return bool(self.tree.members) or not self.tree.root
 
     @property
     def pids(self) -> set[int]:
@@ -295,18 +295,16 @@ class OwnerSource:
         }
 
     def _consider(self, pid: int) -> None:
-        known = self._strangers.get(pid)
-        if known is not None:
-            stat = self.fs.stat(pid)
-            if stat is None or stat.start == known:
-                return
-        process = Process(pid)
-        if not process.read(self.fs):
+        stat = self.fs.stat(pid)
+        if stat is None or stat.start == self._strangers.get(pid):
             return
-        if self.accepts(pid):
+        if not self.accepts(pid):
+            if not stat.flags & FORKED_ONLY:
+                self._strangers[pid] = stat.start
+            return
+        process = Process(pid)
+        if process.read(self.fs):
             self.members[pid] = process
-        else:
-            self._strangers[pid] = process.start
 
 
 def owned_by(fs: ProcFS, uid: int) -> Callable[[int], bool]:

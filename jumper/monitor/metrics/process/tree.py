@@ -14,13 +14,15 @@ import time
 from collections.abc import Collection
 
 from jumper.monitor.metrics.process.ledger import OwnProcess, Process
-from jumper.monitor.metrics.process.procfs import ProcFS
+from jumper.monitor.metrics.process.procfs import FORKED_ONLY, ProcFS
 
 FULL_SCAN_S = 10.0
 #: more new pids than this in one look, and one scan of /proc is cheaper
 SPAN = 2000
 #: a pid is counted before /proc/PID exists: absent ones are looked at again so many times
 RETRIES = 3
+#: so often where a tag is looked for and a process has forked, but not exec'ed: its environment is not its own
+RETRIES_FORKED = 250
 
 
 def last_pid_is_ours(fs: ProcFS) -> bool:
@@ -42,7 +44,7 @@ class Tree:
     ----------
     fs : ProcFS
     root : int
-        Process id of the target.
+        Process id of the target; 0: none but who has the tag.
     parents : collection of int, optional
         Pids whose children belong to the target though they themselves do not (a launcher
         that adopts orphans).
@@ -121,6 +123,7 @@ class Tree:
     def _admit_all(self, pids: list[int]) -> list[Process]:
         found: list[Process] = []
         again: dict[int, int] = {}
+        forked: dict[int, int] = {}
         for pid in pids:
             if pid in self.members or pid in self.exclude or pid in self.parents:
                 continue
@@ -133,11 +136,14 @@ class Tree:
             if stat.ppid in again:  # its parent is not visible yet
                 again[pid] = self._absent.get(pid, 0) + 1
             ours = self._belongs(stat.ppid) or (self.tag is not None and self.fs.tagged(pid, self.tag))
+            if not ours and not self.root and stat.flags & FORKED_ONLY:
+                forked[pid] = self._absent.get(pid, 0) + 1
             if not ours or not self._is_process(pid):
                 continue
             if (process := self._admit(pid)) is not None:
                 found.append(process)
-        self._absent = {pid: tries for pid, tries in again.items() if tries <= RETRIES}
+        again = {pid: tries for pid, tries in again.items() if tries <= RETRIES}
+        self._absent = again | {pid: tries for pid, tries in forked.items() if tries <= RETRIES_FORKED}
         return found
 
     def _is_process(self, pid: int) -> bool:
@@ -147,11 +153,14 @@ class Tree:
     def _scan(self, now: float) -> list[Process]:
         self._next_scan = now + FULL_SCAN_S
         parents: dict[int, int] = {}
+        forked: set[int] = set()
         for pid in self.fs.pids():
             if pid in self.members or pid in self.exclude or pid in self.parents:
                 continue
             if (stat := self.fs.stat(pid)) is not None:
                 parents[pid] = stat.ppid
+                if stat.flags & FORKED_ONLY:
+                    forked.add(pid)
         found: list[Process] = []
         grown = True
         while grown:
@@ -162,7 +171,7 @@ class Tree:
                     if (process := self._admit(pid)) is not None:
                         found.append(process)
                         grown = True
-        self._strangers &= parents.keys()
+        self._strangers &= parents.keys() - forked
         return found
 
     def _is_tagged(self, pid: int) -> bool:

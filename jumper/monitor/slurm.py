@@ -1,0 +1,159 @@
+"""What is asked of Slurm: the nodes of this job, and a step on them that takes nothing from the job's own steps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Mapping, Sequence
+
+from jumper.monitor.metrics.process.procfs import OWN_TAG
+from jumper.monitor.nodelist import expand_nodelist
+from jumper.schema.errors import JumperError, MonitorUnavailableError
+from jumper.utilities import slurm_job_id
+
+__all__ = ["get_slurm_nodes", "nodes_of", "step_command", "step_environment"]
+
+#: how long a question to Slurm may take
+ASK_S = 10.0
+#: of Slurm's variables, those that say which cluster it is; the others would shape our step, and `--jobid` names the job
+_KEPT = ("SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_JWT")
+
+
+def get_slurm_nodes(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Return the names of this job's nodes, each once.
+
+    They are in ``SLURM_JOB_NODELIST``, else ``SLURM_NODELIST``, else asked of
+    ``scontrol show job``. Source: sbatch(1), "OUTPUT ENVIRONMENT VARIABLES".
+
+    Raises
+    ------
+    MonitorUnavailableError
+        Where this is no job of Slurm, or it does not tell.
+
+    Examples
+    --------
+    >>> get_slurm_nodes({"SLURM_JOB_NODELIST": "node[1-2]"})
+    ['node1', 'node2']
+    """
+    environment = os.environ if environment is None else environment
+    text = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST")
+    if text:
+        return list(dict.fromkeys(_expand(text)))
+    job = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
+    if not job:
+        raise MonitorUnavailableError("this is no job of Slurm (SLURM_JOB_ID is not set); start it by sbatch or salloc")
+    try:
+        nodes = nodes_of(job)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MonitorUnavailableError(f"Slurm does not tell the nodes of job {job}: {_said(error)}") from error
+    if not nodes:
+        raise MonitorUnavailableError(f"job {job} has no nodes yet; `scontrol show job {job}` says why")
+    return nodes
+
+
+def nodes_of(job: str) -> list[str]:
+    """Return the names of the nodes of a job, as Slurm has them; the job's own environment may hide them.
+
+    Source: scontrol(1), "show job".
+
+    Raises
+    ------
+    OSError, subprocess.SubprocessError
+        Where there is no answer.
+    """
+    shown = _ask("scontrol", "--oneliner", "show", "job", job)
+    lists = [word.partition("=")[2] for word in shown.split() if word.startswith("NodeList=")]
+    return list(dict.fromkeys(_expand(lists[0]))) if lists and lists[0] != "(null)" else []
+
+
+def step_command(
+    job: str, nodes: Sequence[str], module: str, python: str = sys.executable, wait_s: int = 5
+) -> list[str]:
+    """Return the command that runs a module of ours once on each of these nodes.
+
+    Its step overlaps the others and asks for no memory, devices or binding, so that no other step waits for
+    it; it fails where it is not granted within `wait_s` seconds. Source: srun(1).
+
+    Examples
+    --------
+    >>> step_command("7", ["n1", "n2"], "a.b", "python")[:4]
+    ['srun', '--overlap', '--jobid=7', '--nodelist=n1,n2']
+    """
+    return [
+        "srun", "--overlap", f"--jobid={job}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
+        f"--ntasks={len(nodes)}", "--ntasks-per-node=1", "--cpus-per-task=1", "--mem=0", "--gres=none",
+        "--cpu-bind=none", "--mpi=none", "--export=ALL", "--kill-on-bad-exit=0", f"--immediate={wait_s}", "--quiet",
+        python, "-P", "-m", module,
+    ]  # fmt: skip
+
+
+def step_environment(environment: Mapping[str, str], without: Collection[str] = ()) -> dict[str, str]:
+    """Return the environment of such a step: without what shapes the job's own steps, and known as ours."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name not in without and (name in _KEPT or not name.startswith(("SLURM_", "SRUN_", "SBATCH_", "SLURMD_")))
+    }
+    name, _, value = OWN_TAG.decode().partition("=")
+    return {**kept, name: value}
+
+
+def job_shares(nodes: Sequence[str], environment: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Return what the job has of each node: ``cpus``, and ``memory_bytes`` where it has a limit.
+
+    Source: sbatch(1): SLURM_JOB_CPUS_PER_NODE, "40(x3),20"; SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU in MiB.
+
+    Examples
+    --------
+    >>> job_shares(["a", "b", "c"], {"SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_MEM_PER_CPU": "1"})["c"]
+    {'cpus': 2, 'memory_bytes': 2097152}
+    """
+    cpus: list[int] = []
+    try:
+        for part in environment.get("SLURM_JOB_CPUS_PER_NODE", "").split(","):
+            number, _, times = part.partition("(x")
+            cpus += [int(number)] * int(times.rstrip(")") or 1)
+        per_node = int(environment.get("SLURM_MEM_PER_NODE", "0"))
+        per_cpu = int(environment.get("SLURM_MEM_PER_CPU", "0"))
+    except ValueError:
+        return {}
+    if len(cpus) != len(nodes):
+        return {}
+    shares = {
+        node: {"cpus": count, "memory_bytes": (per_node or per_cpu * count) << 20}
+        for node, count in zip(nodes, cpus, strict=True)
+    }
+    return {node: {name: value for name, value in share.items() if value} for node, share in shares.items()}
+
+
+def job_id() -> str:
+    """Return this job's id.
+
+    Raises
+    ------
+    MonitorUnavailableError
+        Where this is no job of Slurm.
+    """
+    job = slurm_job_id() or os.environ.get("SLURM_JOBID")
+    if not job:
+        raise MonitorUnavailableError("this is no job of Slurm (SLURM_JOB_ID is not set); start it by sbatch or salloc")
+    return job
+
+
+def _expand(text: str) -> list[str]:
+    """Let Slurm expand a list of nodes; where it is not there or does not know the form, do it here."""
+    try:
+        return _ask("scontrol", "show", "hostnames", text).split()
+    except (OSError, subprocess.SubprocessError):
+        return expand_nodelist(text)
+
+
+def _ask(*command: str) -> str:
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=ASK_S, check=True, stdin=subprocess.DEVNULL
+    ).stdout
+
+
+def _said(error: Exception) -> str:
+    return str(getattr(error, "stderr", "") or error).strip()
