@@ -43,12 +43,12 @@ def test_a_bin_that_is_known_in_part_has_the_rate_of_that_part() -> None:
 
 def test_memory_of_jobs_that_follow_one_another_in_a_bin_is_not_added() -> None:
     grid = make_grid(0, 20 * SECOND, bins=5)
-    assert timeline.total_gauge(jobs(40, at_once=2), "memory_bytes", grid, 1.0) == {"n1": pytest.approx([20.0] * 5)}
+    assert timeline.total_gauge(jobs(40, at_once=2), "memory_bytes", grid, 1.0) == pytest.approx([20.0] * 5)
 
 
 def test_memory_that_is_not_told_any_more_is_forgotten() -> None:
     frame = pd.DataFrame({"node": "n", "segment": "s", "pid": 1, "time_ns": [0], "memory_bytes": [5.0]})
-    line = timeline.total_gauge(frame, "memory_bytes", make_grid(0, 4 * SECOND, bins=4), 1.0)["n"]
+    line = timeline.total_gauge(frame, "memory_bytes", make_grid(0, 4 * SECOND, bins=4), 1.0)
     assert line.tolist() == [5, 5, 5, 0]
 
 

@@ -12,7 +12,11 @@ from jumper.analysis.timeline import span_of
 from jumper.schema.errors import JumperError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from jumper.analysis.tables import Floats
+
+    Bools = NDArray[np.bool_]
 
 By = Literal["group", "node", "key"]
 
@@ -52,39 +56,33 @@ def summarize(tasks: pd.DataFrame, by: str = "group") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise JumperError(f"a summary is by {', '.join(get_args(By))}; not by {by!r}")
-    names = np.array(texts(tasks, by), dtype=object)
-    failed = np.isin(texts(tasks, "state"), ["failed", "lost"])
-    flagged = np.array([len(value) > 0 for value in lists(tasks, "flags")], dtype=bool)
     wall, cpu = floats(tasks, "wall_s"), floats(tasks, "cpu_s")
     both = np.isfinite(wall) & np.isfinite(cpu)
-    peaks = {name: floats(tasks, name) for name in ("memory_peak_bytes", "memory_asked_bytes", "memory_limit_bytes")}
-    sums = {name: floats(tasks, name) for name in ("read_bytes", "write_bytes", "read_chars", "write_chars")}
-    sums["rss_left_bytes"] = left_behind(tasks)
-    rows: list[dict[str, Any]] = []
-    for name, indices in pd.Series(range(len(tasks))).groupby(names, sort=True).indices.items():
-        pick = np.asarray(indices)
-        counted = pick[both[pick]]
-        seconds = wall[counted].sum()
-        rows.append({
-            by: name,
-            "attempts": len(pick),
-            "failed": int(failed[pick].sum()),
-            "wall_s": known_sum(wall[pick]),
-            "wall_median_s": _known(np.median, wall[pick]),
-            "wall_max_s": _known(np.max, wall[pick]),
-            "cpu_s": known_sum(cpu[pick]),
-            "cores": float(cpu[counted].sum() / seconds) if seconds > 0 else None,
-            **{column: _known(np.max, values[pick]) for column, values in peaks.items()},
-            **{column: known_sum(values[pick]) for column, values in sums.items()},
-            "flagged": int(flagged[pick].sum()),
-        })  # fmt: skip
-    columns = [by, "attempts", "failed", "wall_s", "wall_median_s", "wall_max_s", "cpu_s", "cores", *peaks, *sums,
-               "flagged"]  # fmt: skip
-    table = pd.DataFrame(rows, columns=columns).set_index(by)
+    figures = pd.DataFrame({
+        "attempts": 1, "failed": np.isin(texts(tasks, "state"), ["failed", "lost"]).astype("int64"),
+        "wall_s": wall, "wall_median_s": wall, "wall_max_s": wall, "cpu_s": cpu,
+        "cores": np.where(both, cpu, np.nan), "_seconds": np.where(both, wall, np.nan),
+        **{name: floats(tasks, name) for name in (*_PEAKS, *_SUMS)},
+        "rss_left_bytes": left_behind(tasks), "flagged": filled(tasks, "flags").astype("int64"),
+    })  # fmt: skip
+    codes, names = pd.factorize(np.array(texts(tasks, by), dtype=object), sort=True)
+    grouped = figures.groupby(codes, sort=True)
+    table = grouped.sum(min_count=1)
+    for name in ("wall_max_s", *_PEAKS):
+        table[name] = grouped[name].max()
+    table["wall_median_s"] = grouped["wall_s"].median()
+    seconds = table.pop("_seconds")
+    table["cores"] = np.where(seconds > 0, table["cores"] / seconds.where(seconds > 0), np.nan)
     for column in table.columns:
-        whole = column in ("attempts", "failed", "flagged") or column.endswith(("_bytes", "_chars"))
-        table[column] = table[column].astype("Int64" if whole else "Float64")
+        whole = column in ("attempts", "failed", "flagged") or column.endswith("_bytes")
+        values = table[column].round() if whole else table[column]
+        table[column] = values.astype("Int64" if whole or column.endswith("_chars") else "Float64")
+    table.index = pd.Index(names, name=by)
     return table.sort_values("cpu_s", ascending=False, na_position="last", kind="stable")
+
+
+_PEAKS = ("memory_peak_bytes", "memory_asked_bytes", "memory_limit_bytes")
+_SUMS = ("read_bytes", "write_bytes", "read_chars", "write_chars")
 
 
 def left_behind(tasks: pd.DataFrame) -> Floats:
@@ -97,7 +95,9 @@ def left_behind(tasks: pd.DataFrame) -> Floats:
     [2.0, nan]
     """
     left = floats(tasks, "rss_stop_bytes") - floats(tasks, "rss_start_bytes")
-    left[np.array(["shared" in flags for flags in lists(tasks, "flags")], dtype=bool)] = np.nan
+    known = np.flatnonzero(np.isfinite(left))
+    shared = ["shared" in flags for flags in lists(tasks.iloc[known], "flags")]
+    left[known[np.array(shared, dtype=bool)]] = np.nan
     return left
 
 
@@ -106,6 +106,19 @@ def lists(frame: pd.DataFrame, column: str) -> list[list[Any]]:
     if column not in frame:
         return [[] for _ in range(len(frame))]
     return [list(value) if isinstance(value, list | tuple | np.ndarray) else [] for value in frame[column]]
+
+
+def filled(frame: pd.DataFrame, column: str) -> Bools:
+    """Return which cells of a column of lists hold something.
+
+    Examples
+    --------
+    >>> filled(pd.DataFrame({"flags": [["shared"], [], None]}), "flags").tolist()
+    [True, False, False]
+    """
+    if column not in frame:
+        return np.zeros(len(frame), dtype=bool)
+    return np.array([isinstance(value, list | tuple | np.ndarray) and len(value) > 0 for value in frame[column]], bool)
 
 
 def known_sum(values: Floats) -> float | None:
@@ -160,7 +173,7 @@ def headline(run: RunTables) -> dict[str, Any]:
         **{name: known_sum(floats(tasks, name)) for name in ("read_bytes", "write_bytes", "read_chars", "write_chars")},
         "monitor_cpu_s": own / 1e9 if own is not None else None,
         "monitor_share": float(own / watched) if own is not None and watched > 0 else None,
-        "flagged": sum(1 for flags in lists(tasks, "flags") if flags),
+        "flagged": int(filled(tasks, "flags").sum()),
     }
 
 

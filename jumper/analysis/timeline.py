@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST_BINS = 600
 #: Name of the CPU time that belongs to no attempt.
 OUTSIDE = "outside tasks"
+#: What a group without a name is called.
+NO_NAME = "(no name)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,29 +190,29 @@ def _union(begin: Floats, end: Floats) -> tuple[Floats, Floats]:
     return begin[new], reach[np.concatenate([new[1:], [True]])]
 
 
-def total_gauge(samples: pd.DataFrame, column: str, grid: Grid, interval_s: float) -> dict[str, Floats]:
-    """Return by node the highest sum of a gauge over all its series in each bin, 0 where there is none.
+def total_gauge(samples: pd.DataFrame, column: str, grid: Grid, interval_s: float) -> Floats:
+    """Return the highest sum of a gauge over all its series in each bin, 0 where there is none.
 
     A value stands until the next one of its series, for up to 2.5 intervals.
     """
-    kept = samples[np.isfinite(floats(samples, column))]
-    out = {}
-    for node, rows in kept.groupby("node", sort=True) if len(kept) else ():
-        order, number = in_series(rows)
-        at, value = grid.seconds(times(rows, "time_ns")[order]), floats(rows, column)[order]
-        until = at + GAP_INTERVALS * interval_s
-        follows = np.flatnonzero(np.diff(number) == 0)
-        until[follows] = np.minimum(until[follows], at[follows + 1])
-        knots = np.concatenate([at, until])
-        # at one moment, what ends goes before what begins
-        turn = np.lexsort((np.repeat([1, 0], len(at)), knots))
-        level = np.cumsum(np.concatenate([value, -value])[turn])
-        out[str(node)] = np.maximum(_highest(knots[turn], level, grid.edges), 0.0)
-    return out
+    order, number = in_series(samples)
+    at, value = grid.seconds(times(samples, "time_ns")[order]), floats(samples, column)[order]
+    known = np.isfinite(value)
+    at, value, number = at[known], value[known], number[known]
+    until = at + GAP_INTERVALS * interval_s
+    follows = np.flatnonzero(np.diff(number) == 0)
+    until[follows] = np.minimum(until[follows], at[follows + 1])
+    knots = np.concatenate([at, until])
+    # at one moment, what ends goes before what begins
+    turn = np.lexsort((np.repeat([1, 0], len(at)), knots))
+    level = np.cumsum(np.concatenate([value, -value])[turn])
+    return np.maximum(_highest(knots[turn], level, grid.edges), 0.0)
 
 
 def _highest(at: Floats, level: Floats, edges: Floats) -> Floats:
     """Return the highest level in each bin; ``level[i]`` is in force from ``at[i]`` to ``at[i + 1]``."""
+    if not len(at):
+        return np.zeros(len(edges) - 1)
     in_force = np.searchsorted(at, edges[:-1], side="right") - 1
     out = np.where(in_force >= 0, level[np.maximum(in_force, 0)], 0.0)
     where = np.searchsorted(edges, at, side="right") - 1
@@ -246,37 +248,61 @@ def cpu_by_group(run: RunTables, grid: Grid, interval_s: float) -> dict[str, Flo
     begin = grid.seconds(times(tasks, "start_ns", grid.start_ns))
     end = np.maximum(grid.seconds(times(tasks, "stop_ns", grid.stop_ns)), begin)
     cpu = floats(tasks, "cpu_s")
-    known = times(tasks, "start_ns") > 0
-    group = np.array([name or "(no name)" for name in texts(tasks, "group")], dtype=object)
-    node, pid, thread = texts(tasks, "node"), times(tasks, "pid"), times(tasks, "thread")
+    pid, thread = times(tasks, "pid"), times(tasks, "thread")
+    node, nodes = pd.factorize(np.array(texts(tasks, "node"), dtype=object))
+    group, groups = group_codes(tasks)
     threads = _counters(run.samples("thread"), grid, "tid")
-    processes = run.samples("process")
-    if run.info.get("kind") == "snakemake" and "pid" in processes:  # all others are jobs, and nothing but jobs
-        processes = processes[processes["pid"].isin(set(pid))]
-    trees = _counters(processes, grid, "pid")
-    members: dict[tuple[str, int, int], list[int]] = {}
-    for index in np.flatnonzero(known):
-        members.setdefault((node[index], int(pid[index]), int(thread[index])), []).append(int(index))
-    pieces: dict[str, list[tuple[Floats, Floats, Floats]]] = {}
-    spent: dict[tuple[str, int], list[tuple[Floats, Floats, Floats]]] = {}
-    for (where, process, tid), indices in members.items():
-        chosen = np.array(indices)[np.argsort(begin[indices], kind="stable")]
-        alone = bool(np.all(begin[chosen][1:] >= end[chosen][:-1] - 1e-6))
-        counter = None
-        if alone:
-            counter = threads.get((where, process, tid)) or (trees.get((where, process, process)) if not tid else None)
-        x0, x1, amount, owner = _shaped(begin[chosen], end[chosen], cpu[chosen], counter, interval_s)
-        for name in sorted(set(group[chosen])):
-            mine = np.isin(owner, np.flatnonzero(group[chosen] == name))
-            pieces.setdefault(name, []).append((x0[mine], x1[mine], amount[mine]))
-        spent.setdefault((where, process), []).append((x0, x1, amount))
-    out = {name: spread(*_joined(found), grid.edges) / grid.width_s for name, found in pieces.items()}
-    rest = np.zeros(grid.bins)
+    trees = _counters(targets(run), grid, "pid")
+    # attempts of one thread one after the other
+    order = np.lexsort((begin, thread, pid, node))
+    order = order[times(tasks, "start_ns")[order] > 0]
+    keys = np.column_stack([node, pid, thread])[order]
+    firsts = np.flatnonzero(np.any(np.diff(keys, axis=0, prepend=keys[:1] - 1), axis=1))
+    crowded = np.zeros(len(order), dtype=bool)
+    crowded[1:] = begin[order][1:] < end[order][:-1] - 1e-6
+    crowded[firsts] = False
+    shaped: list[tuple[Floats, Floats, Floats, Ints]] = []
+    plain = np.ones(len(order), dtype=bool)
+    lasts = np.append(firsts, len(order))[1:]
+    for first, last in zip(firsts, lasts, strict=True) if threads or trees else ():
+        where, process, tid = nodes[keys[first, 0]], int(keys[first, 1]), int(keys[first, 2])
+        counter = threads.get((where, process, tid)) or (trees.get((where, process, process)) if not tid else None)
+        if counter is not None and not crowded[first:last].any():
+            chosen = order[first:last]
+            x0, x1, amount, owner = _shaped(begin[chosen], end[chosen], cpu[chosen], counter, interval_s)
+            shaped.append((x0, x1, amount, chosen[owner]))
+            plain[first:last] = False
+    rest = order[plain]
+    shaped.append((begin[rest], end[rest], cpu[rest], rest))
+    x0, x1, amount = _joined([piece[:3] for piece in shaped])
+    owner = np.concatenate([piece[3] for piece in shaped])
+    out = {}
+    for code in np.unique(group[order]):
+        mine = group[owner] == code
+        out[groups[code]] = spread(x0[mine], x1[mine], amount[mine], grid.edges) / grid.width_s
+    outside = np.zeros(grid.bins)
+    spent = pd.Series(range(len(owner))).groupby([node[owner], pid[owner]]).indices if trees else {}
+    place = {str(name): code for code, name in enumerate(nodes)}
     for (where, process, _), (at, total) in trees.items():
-        rest += _outside(at, total, spent.get((where, process), []), interval_s, grid)
-    if rest.any():
-        out[OUTSIDE] = rest
+        mine = spent.get((place.get(where, -1), process), np.zeros(0, dtype="int64"))
+        outside += _outside(at, total, (x0[mine], x1[mine], amount[mine]), interval_s, grid)
+    if outside.any():
+        out[OUTSIDE] = outside
     return out
+
+
+def group_codes(tasks: pd.DataFrame) -> tuple[Ints, list[str]]:
+    """Return the number of each attempt's group, and the names; a group without one is ``(no name)``."""
+    codes, names = pd.factorize(np.array(texts(tasks, "group"), dtype=object))
+    return codes.astype("int64"), [str(name) or NO_NAME for name in names]
+
+
+def targets(run: RunTables) -> pd.DataFrame:
+    """Return the samples of what ran attempts: of a Snakemake run without the processes that ran none."""
+    processes = run.samples("process")
+    if run.info.get("kind") == "snakemake" and "pid" in processes:
+        processes = processes[processes["pid"].isin(set(times(run.tasks, "pid")))]
+    return processes
 
 
 def _counters(samples: pd.DataFrame, grid: Grid, last: str) -> dict[tuple[str, int, int], tuple[Floats, Floats]]:
@@ -334,14 +360,11 @@ def _shaped(
     return left, right, amount, whose
 
 
-def _outside(
-    at: Floats, total: Floats, spent: list[tuple[Floats, Floats, Floats]], interval_s: float, grid: Grid
-) -> Floats:
+def _outside(at: Floats, total: Floats, spent: tuple[Floats, Floats, Floats], interval_s: float, grid: Grid) -> Floats:
     """Return cores that a process kept busy beyond its attempts, in each bin."""
     increase = np.nan_to_num(increments(np.asarray(np.round(at * 1e9), dtype="int64"), total, interval_s)[1])
     used = np.cumsum(increase)
-    if spent:
-        used[1:] -= np.cumsum(spread(*_joined(spent), at))
+    used[1:] -= np.cumsum(spread(*spent, at))
     # the largest rising curve below the difference: an attempt whose CPU was placed a little late is not "outside"
     floor = np.maximum(np.minimum.accumulate(used[::-1])[::-1], 0.0)
     return spread(at[:-1], at[1:], np.diff(floor), grid.edges) / grid.width_s

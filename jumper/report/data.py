@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from jumper.analysis import timeline
+from jumper.analysis import held, timeline
 from jumper.analysis.lanes import pack_nodes
 from jumper.analysis.tables import Cached, RunTables, custom_columns, floats, interval_of, texts, times
+from jumper.analysis.units import human_bytes
 from jumper.report.theme import OTHER, colours
 
 if TYPE_CHECKING:
@@ -20,19 +21,22 @@ if TYPE_CHECKING:
 
     from jumper.analysis.tables import Floats, Ints
 
-#: Groups, workers or lines that get a colour of their own; the rest is drawn together.
+#: Groups or lines that get a colour of their own; the rest is drawn together.
 MOST_COLOURS = 7
 OTHER_GROUPS = "other groups"
+#: Lanes that are drawn one by one; past it, several share a row.
+MOST_LANES = 400
 LEVELS = ("process", "system", "user", "slurm")
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Layers of one stack by name, each of shape (bins,), NaN filled with 0; and a line to compare it with."""
+    """Layers of one stack by name, each of shape (bins,), NaN filled with 0; what there is, and what was asked for."""
 
     layers: dict[str, Floats]
     capacity: float | None = None
     capacity_label: str = ""
+    asked: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +94,23 @@ class RunRows:
         return timeline.cpu_by_group(self.run, self.grid, self.interval_s)
 
     @cached_property
+    def group(self) -> tuple[Ints, list[str]]:
+        """Number of each attempt's group, and the names."""
+        return timeline.group_codes(self.run.tasks)
+
+    @cached_property
     def groups(self) -> list[str]:
         """Groups with a colour of their own, the most CPU first; what shares one is drawn as other groups."""
-        tasks = self.run.tasks
-        names = [name or "(no name)" for name in texts(tasks, "group")]
-        weight = dict.fromkeys(names, 0.0)
-        for name, cpu, wall in zip(names, floats(tasks, "cpu_s"), floats(tasks, "wall_s"), strict=True):
-            weight[name] += float(np.nan_to_num(cpu)) + 1e-6 * float(np.nan_to_num(wall))
+        codes, names = self.group
+        cpu, wall = (np.nan_to_num(floats(self.run.tasks, name)) for name in ("cpu_s", "wall_s"))
+        weight = dict(zip(names, np.bincount(codes, cpu + 1e-6 * wall, minlength=len(names)), strict=True))
         return sorted(weight, key=lambda name: (-weight[name], name))[:MOST_COLOURS]
 
     @cached_property
     def colour(self) -> dict[str, str]:
         """Colour of each group that is drawn by itself, and of the other groups where there are any."""
         out = colours(self.groups)
-        if len(set(texts(self.run.tasks, "group"))) > len(out):
+        if len(self.group[1]) > len(out):
             out[OTHER_GROUPS] = OTHER
         return out
 
@@ -113,17 +120,39 @@ class RunRows:
         tasks = self.run.tasks
         start = times(tasks, "start_ns")
         keep = np.flatnonzero(start > 0)
-        stop = times(tasks, "stop_ns", self.grid.stop_ns)
-        node = [name or "(no node)" for name in texts(tasks, "node")]
-        worker = texts(tasks, "worker")
-        rows, self.node_rows = pack_nodes([node[i] for i in keep], [worker[i] for i in keep], start[keep], stop[keep])
-        names = [name or "(no name)" for name in texts(tasks, "group")]
-        states = texts(tasks, "state")
+        stop = times(tasks, "stop_ns", self.grid.stop_ns)[keep]
+        node = np.array([name or "(no node)" for name in texts(tasks, "node")], dtype=object)[keep]
+        worker = np.array(texts(tasks, "worker"), dtype=object)[keep]
+        rows, self.node_rows = pack_nodes(list(node), list(worker), start[keep], stop)
+        codes, names = self.group
+        drawn = np.array([name if name in self.colour else OTHER_GROUPS for name in names], dtype=object)
         return pd.DataFrame({
-            "index": keep, "row": rows, "start": start[keep], "stop": np.maximum(stop[keep], start[keep]),
-            "type": [names[i] if names[i] in self.colour else OTHER_GROUPS for i in keep],
-            "bad": [states[i] in ("failed", "lost") for i in keep], "node": [node[i] for i in keep],
+            "index": keep, "row": rows, "start": start[keep], "stop": np.maximum(stop, start[keep]),
+            "type": drawn[codes[keep]], "bad": np.isin(texts(tasks, "state"), ["failed", "lost"])[keep], "node": node,
         })  # fmt: skip
+
+    @property
+    def folded(self) -> bool:
+        """Whether there are so many lanes that several share a row of the picture."""
+        return len(self.bars) > 0 and max(end for _, end in self.node_rows.values()) > MOST_LANES
+
+    @cached_property
+    def lanes(self) -> tuple[Ints, dict[str, tuple[int, int]]]:
+        """Row of each bar of :attr:`bars`, and rows (first, end) of each node."""
+        row = self.bars["row"].to_numpy()
+        if not self.folded:
+            return row, self.node_rows
+        room = max(1, MOST_LANES // (2 * len(self.node_rows)))
+        spans, drawn, top = {}, np.zeros(len(row), dtype="int64"), 0
+        begins = np.array([first for first, _ in self.node_rows.values()])
+        of_node = np.searchsorted(begins, row, side="right") - 1
+        for number, (name, (first, end)) in enumerate(self.node_rows.items()):
+            count = min(room, end - first)
+            here = of_node == number
+            drawn[here] = top + (row[here] - first) * count // (end - first)
+            spans[name] = (top, top + count)
+            top += count + (1 if count > 1 else 0)
+        return drawn, spans
 
     @cached_property
     def running(self) -> Floats:
@@ -131,35 +160,36 @@ class RunRows:
         begin, end = self.grid.seconds(times(self.bars, "start")), self.grid.seconds(times(self.bars, "stop"))
         return timeline.spread(begin, end, end - begin, self.grid.edges) / self.grid.width_s
 
+    def _stack(self, lines: dict[str, Floats]) -> dict[str, Floats]:
+        """Return lines by group in the order of the groups, those without a colour of their own as one."""
+        layers = {name: lines[name] for name in self.groups if name in lines}
+        others = [line for name, line in lines.items() if name not in layers and name != timeline.OUTSIDE]
+        if others:
+            layers[OTHER_GROUPS] = np.sum(others, axis=0)
+        if timeline.OUTSIDE in lines:
+            layers[timeline.OUTSIDE] = lines[timeline.OUTSIDE]
+        return layers
+
     @cached_property
     def cpu(self) -> Stack | None:
         """Busy cores by group."""
-        layers = {name: self.cpu_lines[name] for name in self.groups if name in self.cpu_lines}
-        others = [line for name, line in self.cpu_lines.items() if name not in layers and name != timeline.OUTSIDE]
-        if others:
-            layers[OTHER_GROUPS] = np.sum(others, axis=0)
-        if timeline.OUTSIDE in self.cpu_lines:
-            layers[timeline.OUTSIDE] = self.cpu_lines[timeline.OUTSIDE]
+        layers = self._stack(self.cpu_lines)
         if not any(line.any() for line in layers.values()):
             return None
         cores = sum(int(node.get("num_cpus") or 0) for node in self.run.nodes.values())
-        return Stack(layers, float(cores) or None, f"{cores} CPUs")
+        label = f"{cores} CPUs in all" if len(self.run.nodes) > 1 else f"{cores} CPUs"
+        return Stack(layers, float(cores) or None, label, held.asked(self.run, self.grid, "threads_asked"))
 
     @cached_property
     def memory(self) -> Stack | None:
-        """Memory in use by worker (by node where there are too many), highest of each bin, in bytes."""
-        samples = self.run.samples("process")
-        if "pid" not in samples or len(samples[["node", "pid"]].drop_duplicates()) > MOST_COLOURS:
-            named = timeline.total_gauge(samples, "memory_bytes", self.grid, self.interval_s)
-        else:
-            named = self._named(timeline.by_series(samples, "memory_bytes", self.grid, self.interval_s, counter=False))
-        if not named:
+        """Memory in use by group, highest of each bin, in bytes."""
+        layers = self._stack(held.memory_by_group(self.run, self.grid, self.interval_s))
+        if not layers:
             return None
-        if len(named) > MOST_COLOURS:
-            named = {f"{len(named)} nodes": np.sum([np.nan_to_num(line) for line in named.values()], axis=0)}
         total = sum(float(node.get("memory_bytes") or 0) for node in self.run.nodes.values())
-        layers = {name: np.nan_to_num(line) for name, line in named.items()}
-        return Stack(layers, total or None, "of the nodes" if len(self.run.nodes) > 1 else "of the node")
+        label = f"{human_bytes(total)} of the {'nodes' if len(self.run.nodes) > 1 else 'node'}"
+        asked = held.asked(self.run, self.grid, "memory_asked_bytes")
+        return Stack(layers, total or None, label if total else "", asked)
 
     def transfer(self, stream: str, inward: str, outward: str) -> tuple[Floats, Floats] | None:
         """Return summed (read, written) bytes a second of two counters, or None where nothing moved."""

@@ -16,18 +16,20 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.tables import floats, texts
-from jumper.analysis.timeline import OUTSIDE, spread
+from jumper.analysis.timeline import OUTSIDE
 from jumper.analysis.units import human_bytes, human_seconds
 from jumper.report.data import MOST_COLOURS, OTHER_GROUPS, Lines, RunRows, Stack
 from jumper.report.extra import need
 from jumper.report.theme import FONT, OTHER, PALETTE, Theme
 
 if TYPE_CHECKING:
-    from jumper.analysis.tables import Floats
+    from jumper.analysis.tables import Floats, Ints
 
-#: Rectangles that carry hover texts; past it the longest and all failed, over an image of the others.
+#: Rectangles that carry hover texts; past it the longest and failed, over an image of the others.
 MOST_BARS = 5000
 LEFT, RIGHT = 100, 84
+#: What the line of what was asked for is called.
+ASKED = "asked by tasks"
 _ZOOM = {"default_tools": ["xpan", "xbox_zoom", "xwheel_zoom", "reset", "save"], "active_tools": ["xbox_zoom"]}
 _CLOCK = {"seconds": "%H:%M:%S", "minsec": "%H:%M:%S", "minutes": "%H:%M", "hourmin": "%H:%M", "hours": "%H:%M",
           "days": "%d %b", "months": "%b %Y", "years": "%Y", "milliseconds": "%H:%M:%S.%3N"}  # fmt: skip
@@ -91,10 +93,11 @@ def tasks(rows: RunRows, theme: Theme) -> Any | None:
     hv = holoviews()
     from bokeh.models import HoverTool
 
-    height = max(end for _, end in rows.node_rows.values())
-    drawn, rest = split_bars(bars)
+    lanes, spans = rows.lanes
+    height = max(end for _, end in spans.values())
+    drawn, rest = split_bars(bars, rows.folded)
     table = rows.run.tasks.iloc[drawn["index"].to_numpy()]
-    low = height - 1 - drawn["row"].to_numpy()
+    low = height - 1 - lanes[drawn.index.to_numpy()]
     frame = pd.DataFrame({
         "time": rows.clock(drawn["start"].to_numpy()), "low": low + 0.06,
         "end": rows.clock(drawn["stop"].to_numpy()), "high": low + 0.94,
@@ -116,45 +119,65 @@ def tasks(rows: RunRows, theme: Theme) -> Any | None:
         backend="bokeh", fill_alpha=0, line_color=theme.text, line_width=1.6
     )
     picture = rectangles * failed
-    bands = [(height - end, height - first) for first, end in rows.node_rows.values()]
+    bands = [(height - end, height - first) for first, end in spans.values()]
     picture = picture * hv.HSpans(pd.DataFrame(bands, columns=["from", "to"]), ["from", "to"]).opts(
         backend="bokeh", color=theme.band, alpha=1, line_width=0, level="underlay"
     )
     if len(rest):
         picture = picture * _crowd(rows, rest, height)
-    ticks = [(height - (first + end) / 2, plain(_short(name))) for name, (first, end) in rows.node_rows.items()]
+    ticks = [(height - (first + end) / 2, plain(_short(name))) for name, (first, end) in spans.items()]
     return finish(picture, rows, theme, 48 + int(np.clip(13 * height, 44, 470)), "Tasks on node lanes",
                   yticks=ticks[:: -(-len(ticks) // 40)], ylim=(-0.6, height + 0.6))  # fmt: skip
 
 
-def split_bars(bars: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return (bars to draw one by one, the others): all that failed and the longest, at most :data:`MOST_BARS`."""
-    if len(bars) <= MOST_BARS:
+def split_bars(bars: pd.DataFrame, folded: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return (bars to draw one by one, the others), at most :data:`MOST_BARS` of the first.
+
+    These are all that failed and the longest; where lanes share a row, those that failed and
+    the others are all of them.
+    """
+    if len(bars) <= MOST_BARS and not folded:
         return bars, bars.iloc[:0]
     rank = np.lexsort((-(bars["stop"] - bars["start"]).to_numpy(), ~bars["bad"].to_numpy()))
-    return bars.iloc[np.sort(rank[:MOST_BARS])], bars.iloc[np.sort(rank[MOST_BARS:])]
+    alone = rank[: min(MOST_BARS, int(bars["bad"].sum()) if folded else MOST_BARS)]
+    return bars.iloc[np.sort(alone)], bars if folded else bars.iloc[np.sort(rank[MOST_BARS:])]
 
 
 def _crowd(rows: RunRows, rest: pd.DataFrame, height: int) -> Any:
-    """Draw many short attempts as an image: the group that held a lane longest in each bin."""
+    """Draw many attempts as an image: the group that held a row longest in each bin."""
     hv = holoviews()
-    names = list(rows.colour)
-    image = np.full((height, rows.grid.bins), np.nan, dtype="f4")
-    begin = rows.grid.seconds(rest["start"].to_numpy())
-    end = np.maximum(rows.grid.seconds(rest["stop"].to_numpy()), begin + rows.grid.width_s * 1e-3)
-    lane, group = rest["row"].to_numpy(), np.array([names.index(name) for name in rest["type"]])
-    for row in np.unique(lane):
-        here = lane == row
-        held = np.array([
-            spread(begin[here & (group == g)], end[here & (group == g)], (end - begin)[here & (group == g)],
-                   rows.grid.edges) for g in range(len(names))
-        ])  # fmt: skip
-        seen = held.max(axis=0) > 0
-        image[row, seen] = held.argmax(axis=0)[seen]
+    held = dominant(rows, rest, height)
+    image = np.where(held < 0, np.nan, held).astype("f4")
     return hv.Image(image, bounds=_bounds(rows, 0, height), kdims=["time", "low"], vdims="crowd").opts(
-        backend="bokeh", cmap=list(rows.colour.values()), clim=(-0.5, len(names) - 0.5), hooks=[_below],
+        backend="bokeh", cmap=list(rows.colour.values()), clim=(-0.5, len(rows.colour) - 0.5), hooks=[_below],
         clipping_colors={"NaN": (0, 0, 0, 0)},
     )  # fmt: skip
+
+
+def dominant(rows: RunRows, bars: pd.DataFrame, height: int) -> Ints:
+    """Return for each row and bin the number of the group that held it longest, -1 where none did.
+
+    Shape (height, bins); numbers count in the order of ``rows.colour``.
+    """
+    bins, width = rows.grid.bins, rows.grid.width_s
+    begin = rows.grid.seconds(bars["start"].to_numpy())
+    end = np.maximum(rows.grid.seconds(bars["stop"].to_numpy()), begin + width * 1e-3)
+    first = np.clip((begin / width).astype("int64"), 0, bins - 1)
+    count = np.clip((end / width).astype("int64"), first, bins - 1) - first + 1
+    # one piece a bar and bin; bars of a lane do not overlap, so there are few more than cells
+    bar = np.repeat(np.arange(len(bars)), count)
+    where = first[bar] + np.arange(len(bar)) - np.repeat(np.cumsum(count) - count, count)
+    held = np.minimum(end[bar], (where + 1) * width) - np.maximum(begin[bar], where * width)
+    names = {name: number for number, name in enumerate(rows.colour)}
+    group = bars["type"].map(names).to_numpy(dtype="int64")[bar]
+    key = (rows.lanes[0][bars.index.to_numpy()][bar] * bins + where) * len(names) + group
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    total, key = np.add.reduceat(held[order], starts), key[order][starts]
+    longest = np.lexsort((total, key // len(names)))
+    image = np.full(height * bins, -1, dtype="int64")
+    image[key[longest] // len(names)] = key[longest] % len(names)  # of equal places the last one stays
+    return image.reshape(height, bins)
 
 
 def _short(name: str) -> str:
@@ -178,17 +201,17 @@ def cpu(rows: RunRows, theme: Theme) -> Any | None:
 
 
 def memory(rows: RunRows, theme: Theme) -> Any | None:
-    """Memory in use, stacked by worker or target."""
+    """Memory in use, stacked by the task group that ran in each process; memory of idle processes is grey."""
     stack = rows.memory
     if stack is None:
         return None
-    top = max(np.sum(list(stack.layers.values()), axis=0).max(), 1.0)
-    factor, unit = _unit(top)
-    fill = dict(zip(stack.layers, _shades(theme, len(stack.layers)), strict=False))
-    title = "Memory by worker" if len(stack.layers) > 1 else "Memory"
+    total = np.sum(list(stack.layers.values()), axis=0)
+    factor, unit = _unit(max(total.max(), 1.0, 0.0 if stack.asked is None else stack.asked.max()))
     scaled = Stack({name: line / factor for name, line in stack.layers.items()},
-                   stack.capacity / factor if stack.capacity else None,
-                   f"{human_bytes(stack.capacity)} {stack.capacity_label}" if stack.capacity else "")  # fmt: skip
+                   stack.capacity / factor if stack.capacity else None, stack.capacity_label,
+                   None if stack.asked is None else stack.asked / factor)  # fmt: skip
+    title = "Memory by task group" if len(stack.layers) > 1 else "Memory"
+    fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
     return _stacked(rows, theme, scaled, "memory", title, fill, unit, unit)
 
 
@@ -277,13 +300,17 @@ def _stacked(
         )
         base = top
     highest = _top(base)
+    if stack.asked is not None:
+        layers += _asked(rows, theme, stack.asked, dimension)
+        highest = max(highest, _top(stack.asked))
     shown = stack.capacity is not None and highest > 0.25 * stack.capacity
     if stack.capacity is not None and not shown:
-        title += f" ({stack.capacity_label} in all)" if dimension == "cpu" else f" ({stack.capacity_label})"
+        title += f" ({stack.capacity_label})"
     if shown and stack.capacity is not None:
         layers += _limit(rows, theme, stack.capacity, stack.capacity_label)
         highest = max(highest, stack.capacity * 1.22)
-    layers.append(_hover(rows, f"{dimension}_total", stack.layers, "{0.00}", f" {unit}" if unit else "", dimension))
+    told = dict(stack.layers) if stack.asked is None else {**stack.layers, ASKED: stack.asked}
+    layers.append(_hover(rows, f"{dimension}_total", told, "{0.00}", f" {unit}" if unit else "", dimension))
     return finish(hv.Overlay(layers), rows, theme, 150, title, ylabel=label, ylim=(0, highest), yticks=4)
 
 
@@ -296,6 +323,22 @@ def _limit(rows: RunRows, theme: Theme, value: float, label: str) -> list[Any]:
         backend="bokeh", text_font_size="10px", text_color=theme.muted, text_font=constant(FONT)
     )
     return [line, text]
+
+
+def _asked(rows: RunRows, theme: Theme, line: Floats, dimension: str) -> list[Any]:
+    """Draw what the running attempts asked for together, with its name where it is highest."""
+    hv = holoviews()
+    from bokeh.core.properties import value as constant
+
+    top = int(np.argmax(line))
+    curve = hv.Curve((rows.time, line.astype("f4")), "time", dimension).opts(
+        backend="bokeh", color=theme.text, line_width=1.2, interpolation="steps-mid"
+    )
+    text = hv.Text(rows.time[min(top, len(line) - len(line) // 10)], float(line[top]), ASKED, valign="bottom",
+                   halign="left").opts(
+        backend="bokeh", text_font_size="10px", text_color=theme.text, text_font=constant(FONT)
+    )  # fmt: skip
+    return [curve, text]
 
 
 def _transfer(
@@ -337,7 +380,8 @@ def _hover(
     tips = [("time", "@time{%H:%M:%S}")]
     tips += [(name[:60], f"@{{{field}}}{pattern}{unit}") for name, field in zip(lines, fields, strict=True)]
     hover = HoverTool(tooltips=tips, formatters={"@time": "datetime"}, mode="vline", line_policy="nearest")
-    total = np.sum([np.nan_to_num(line) for line in lines.values()], axis=0) if axis else next(iter(lines.values()))
+    stacked = [np.nan_to_num(line) for name, line in lines.items() if name != ASKED]
+    total = np.sum(stacked, axis=0) if axis else next(iter(lines.values()))
     data = (rows.time, np.asarray(total, dtype="f4"), *(np.asarray(line, dtype="f4") for line in lines.values()))
     return hv.Curve(data, "time", [axis or dimension, *fields]).opts(
         backend="bokeh", line_alpha=0, tools=[hover], color="black"
@@ -367,7 +411,3 @@ def _unit(top: float) -> tuple[float, str]:
         if top >= 1024.0**power:
             return 1024.0**power, unit
     return 1.0, "B"
-
-
-def _shades(theme: Theme, count: int) -> list[str]:
-    return [theme.stack[1]] if count == 1 else list(theme.stack)

@@ -85,7 +85,7 @@ def page(run: RunTables, theme: str = "light") -> str:
     return environment.get_template("template.html").render(
         title=title_of(run), subtitle=_subtitle(rows, key), figures=_key_figures(key), findings=findings(run),
         theme=colours, font=FONT, legend=rows.colour, has_failed=bool(rows.bars["bad"].any()),
-        workers=_workers(rows, colours), timeline=div, script=script, notes=_notes(rows, attempts),
+        timeline=div, script=script, notes=_notes(rows, attempts),
         groups=tables.groups(rows), attempts=attempts["total"], nodes=tables.nodes(rows),
         provenance=tables.provenance(rows, key), data=_json(attempts), css=(folder / "page.css").read_text("utf-8"),
         js=(folder / "page.js").read_text("utf-8"),
@@ -154,19 +154,17 @@ def _key_figures(key: dict[str, Any]) -> list[tuple[str, str]]:
     return [(figure, words) for figure, words in out if figure]
 
 
-def _workers(rows: RunRows, theme: Any) -> dict[str, str]:
-    """Return the colours of the memory row, where it has several layers."""
-    layers = list(rows.memory.layers) if rows.memory else []
-    return dict(zip(layers, theme.stack, strict=False)) if len(layers) > 1 else {}
-
-
 def _notes(rows: RunRows, attempts: dict[str, Any]) -> list[str]:
     """Return what the page leaves out, in words."""
     from jumper.report.elements import MOST_BARS
 
     notes = []
     total, drawn = attempts["total"], len(rows.bars)
-    if drawn > MOST_BARS:
+    if rows.folded:
+        lanes = max(end for _, end in rows.node_rows.values())
+        notes.append(f"{drawn:,} attempts on {lanes:,} lanes: a row stands for several lanes and shows the group that "
+                     "held them longest; those that failed are drawn one by one.")  # fmt: skip
+    elif drawn > MOST_BARS:
         notes.append(f"The {MOST_BARS:,} longest and failed of {drawn:,} attempts are drawn one by one; for the others "
                      "each lane shows the group that held it longest.")  # fmt: skip
     if drawn < total:

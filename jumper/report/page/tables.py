@@ -10,19 +10,21 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.summary import lists, summarize
-from jumper.analysis.tables import RunTables, floats, series, texts, times
+from jumper.analysis.tables import RunTables, floats, in_series, series, texts, times
 from jumper.analysis.units import digits, human_bytes, human_seconds
 from jumper.report.data import RunRows
 from jumper.report.theme import OTHER
 from jumper.schema.tasks import TASK_COLUMNS
 
 if TYPE_CHECKING:
-    from jumper.analysis.tables import Floats
+    from jumper.analysis.tables import Floats, Ints
 
 #: Attempts that the page carries: all that failed and the longest; the rest stays in tasks.parquet.
 MOST_TASKS = 5000
 #: Attempts with curves of their own in the drill-down, and points of such a curve.
 MOST_CURVES, CURVE_POINTS = 1000, 48
+#: Samples inside an attempt without which it has no curve.
+LEAST_SAMPLES = 3
 
 
 def groups(rows: RunRows) -> list[dict[str, Any]]:
@@ -89,14 +91,15 @@ def _plain(frame: pd.DataFrame, name: str, dtype: str) -> list[Any]:
     if dtype == "list":
         return [", ".join(map(str, flags)) or None for flags in lists(frame, name)]
     if dtype == "int":
-        return [None if pd.isna(value) else int(value) for value in frame[name]]
+        values = pd.to_numeric(frame[name], errors="coerce").astype("Int64")
+        return [None if missing else value for value, missing in zip(values.tolist(), values.isna(), strict=True)]
     if dtype == "float":
-        return [None if np.isnan(value) else float(f"{value:.6g}") for value in floats(frame, name)]
+        return [float(f"{value:.6g}") if value == value else None for value in floats(frame, name).tolist()]
+    column = frame[name].astype(object)
     return [
-        None if value is None or value is pd.NA or value != value
-        else value if isinstance(value, str) else json.dumps(value, default=str)
-        for value in frame[name]
-    ]  # fmt: skip
+        None if missing else value if isinstance(value, str) else json.dumps(value, default=str)
+        for value, missing in zip(column.to_numpy(), column.isna(), strict=True)
+    ]
 
 
 def curves(rows: RunRows, chosen: Any) -> dict[str, dict[str, Any]]:
@@ -105,7 +108,8 @@ def curves(rows: RunRows, chosen: Any) -> dict[str, dict[str, Any]]:
     table = run.tasks
     node, pid, thread = texts(table, "node"), times(table, "pid"), times(table, "thread")
     wanted = set(pid[list(map(int, chosen))])
-    threads, processes = _indexed(run.samples("thread"), "tid", wanted), _indexed(run.samples("process"), "pid", wanted)
+    threads = _indexed(run.samples("thread"), "tid", wanted, ("cpu_ns",))
+    processes = _indexed(run.samples("process"), "pid", wanted, ("cpu_ns", "memory_bytes"))
     start, stop = times(table, "start_ns"), times(table, "stop_ns")
     out: dict[str, dict[str, Any]] = {}
     for index in map(int, chosen):
@@ -113,27 +117,44 @@ def curves(rows: RunRows, chosen: Any) -> dict[str, dict[str, Any]]:
         tree = processes.get((*place, place[1]))
         counter = threads.get((*place, int(thread[index]))) or (tree if not thread[index] else None)
         found: dict[str, Any] = {}
-        for name, source, column in (("cpu", counter, "cpu_ns"), ("memory", tree, "memory_bytes")):
+        for name, source, column in (("cpu", counter, 0), ("memory", tree, 1)):
             if source is None or not start[index] or stop[index] <= start[index]:
                 continue
-            at, frame = source
+            at, columns = source
             first, last = np.searchsorted(at, (start[index], stop[index]))
-            if last - first < 4:
+            if last - first < LEAST_SAMPLES:
                 continue
-            values = floats(frame.iloc[max(first - 1, 0) : last + 1], column)
+            values = columns[column][max(first - 1, 0) : last + 1]
             if name == "cpu":
                 values = np.diff(values) / np.maximum(np.diff(at[max(first - 1, 0) : last + 1]), 1)
-            found[name] = _thinned(values)
+            if np.isfinite(values).any():
+                found[name] = _thinned(values)
         if found:
             out[str(index)] = found
     return out
 
 
-def _indexed(samples: pd.DataFrame, last: str, pids: set[int]) -> dict[tuple[str, int, int], tuple[Any, pd.DataFrame]]:
-    out: dict[tuple[str, int, int], tuple[Any, pd.DataFrame]] = {}
-    for keys, frame in series(samples[samples["pid"].isin(pids)] if "pid" in samples else samples):
-        if keys.get("pid") is not None and not pd.isna(keys["pid"]) and not pd.isna(keys.get(last)):
-            out.setdefault((str(keys["node"]), int(keys["pid"]), int(keys[last])), (times(frame, "time_ns"), frame))
+#: (node, process, thread or process again) -> times in UTC ns, and the columns asked for
+_Indexed = dict[tuple[str, int, int], tuple["Ints", list["Floats"]]]
+
+
+def _indexed(samples: pd.DataFrame, last: str, pids: set[int], columns: tuple[str, ...]) -> _Indexed:
+    out: _Indexed = {}
+    if not {"node", "pid", last} <= set(samples.columns):
+        return out
+    samples = samples[samples["pid"].isin(pids)]
+    order, number = in_series(samples)
+    at, values = times(samples, "time_ns")[order], [floats(samples, name)[order] for name in columns]
+    firsts = np.flatnonzero(np.diff(number, prepend=-1))
+    head = samples.iloc[order[firsts]]
+    keys = zip(texts(head, "node"), times(head, "pid").tolist(), times(head, last).tolist(), strict=True)
+    parts: dict[tuple[str, int, int], list[slice]] = {}
+    for key, low, high in zip(keys, firsts.tolist(), [*firsts.tolist()[1:], len(order)], strict=True):
+        parts.setdefault(key, []).append(slice(low, high))
+    for key, slices in parts.items():  # a pid may come again in another segment
+        slices.sort(key=lambda part: at[part.start])
+        out[key] = (np.concatenate([at[part] for part in slices]),
+                    [np.concatenate([column[part] for part in slices]) for column in values])  # fmt: skip
     return out
 
 
@@ -150,23 +171,27 @@ def nodes(rows: RunRows) -> list[dict[str, str]]:
     """Return the rows of the table of nodes."""
     run = rows.run
     by_node = summarize(run.tasks, by="node")
-    system = run.samples("system")
+    used = _highest_by_node(run.samples("system"), "memory_bytes")
     out = []
     for name in sorted({*run.nodes, *map(str, by_node.index)} - {""}):
         facts = run.nodes.get(name, {})
         row = by_node.loc[name].dropna().to_dict() if name in by_node.index else {}
-        here = system[system["node"] == name] if "node" in system else system
-        used = floats(here, "memory_bytes")
         busy = rows.node_cpu.get(name)
         out.append({
             "name": name, "cpus": f"{facts.get('num_cpus') or ''}", "memory": human_bytes(facts.get("memory_bytes")),
-            "attempts": f"{row.get('attempts', 0):.0f}", "failed": f"{row.get('failed', 0):.0f}",
+            "attempts": f"{row.get('attempts', 0):,.0f}", "failed": f"{row.get('failed', 0):,.0f}",
             "cpu": human_seconds(row.get("cpu_s")),
             "busy": "" if busy is None or np.isnan(busy).all() else f"{np.nanmean(busy):.0f} %",
-            "used": human_bytes(float(np.nanmax(used))) if np.isfinite(used).any() else "",
-            "kernel": str(facts.get("kernel") or ""),
+            "used": human_bytes(used.get(name)), "kernel": str(facts.get("kernel") or ""),
         })  # fmt: skip
     return out
+
+
+def _highest_by_node(samples: pd.DataFrame, column: str) -> dict[str, float]:
+    if "node" not in samples or samples.empty:
+        return {}
+    highest = pd.Series(floats(samples, column)).groupby(samples["node"].reset_index(drop=True)).max().dropna()
+    return {str(name): float(value) for name, value in highest.items()}
 
 
 def provenance(rows: RunRows, key: dict[str, Any]) -> list[tuple[str, str]]:
