@@ -365,6 +365,10 @@ class NodeDataStore:
         frames = {name: data.view(level) for name, data in stores.items() if level in data.levels}
         return _chosen(join_nodes(frames, weights), slice_, cell_history)
 
+    def joined(self) -> PerformanceData:
+        """Return what :meth:`view` gives of all nodes, now and later, as one container that is only read."""
+        return _Joined(self)
+
     def export(
         self,
         filename: str | os.PathLike[str] = "performance_data.csv",
@@ -384,3 +388,30 @@ class NodeDataStore:
         if node not in self._data:
             raise JumperError(f"no node {node!r} here; there are {', '.join(self._data) or 'none'}")
         return self._data[node]
+
+
+class _Joined(PerformanceData):
+    """All nodes of a store as one."""
+
+    def __init__(self, store: NodeDataStore) -> None:
+        self._store = store
+        super().__init__()
+
+    @property
+    def levels(self) -> list[str]:
+        return self._store.levels
+
+    @levels.setter
+    def levels(self, levels: list[str]) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return max((len(data) for data in self._store._data.values()), default=0)
+
+    def add_sample(self, level: str, *arguments: Any, **keywords: Any) -> None:
+        raise JumperError("samples of several nodes are added to a node: nodes.add_sample(node, level, row)")
+
+    def view(
+        self, level: str = "process", slice_: tuple[int, int] | None = None, cell_history: Any = None
+    ) -> pd.DataFrame:
+        return self._store.view(level, None, slice_, cell_history)

@@ -9,14 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from jumper.monitor.metrics.process.procfs import OWN_TAG
 from jumper.monitor.nodelist import expand_nodelist
-from jumper.schema.errors import JumperError, MonitorUnavailableError
+from jumper.schema.errors import MonitorUnavailableError
 from jumper.utilities import slurm_job_id
 
 __all__ = ["get_slurm_nodes", "nodes_of", "step_command", "step_environment"]
 
 #: how long a question to Slurm may take
 ASK_S = 10.0
-#: of Slurm's variables, those that say which cluster it is; the others would shape our step, and `--jobid` names the job
+#: of Slurm's variables, those that say which cluster it is; `--jobid` names the job, the others would shape our step
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_JWT")
 
 
@@ -120,11 +120,11 @@ def job_shares(nodes: Sequence[str], environment: Mapping[str, str]) -> dict[str
         return {}
     if len(cpus) != len(nodes):
         return {}
-    shares = {
-        node: {"cpus": count, "memory_bytes": (per_node or per_cpu * count) << 20}
-        for node, count in zip(nodes, cpus, strict=True)
-    }
-    return {node: {name: value for name, value in share.items() if value} for node, share in shares.items()}
+    shares = {}
+    for node, count in zip(nodes, cpus, strict=True):
+        share = {"cpus": count, "memory_bytes": (per_node or per_cpu * count) << 20}
+        shares[node] = {name: value for name, value in share.items() if value}
+    return shares
 
 
 def job_id() -> str:

@@ -14,6 +14,7 @@ BACKENDS = {
     "thread": "jumper.monitor.backends.thread.PerformanceMonitor",
     "subprocess": "jumper.monitor.backends.subprocess.SubprocessPerformanceMonitor",
     "native": "jumper.monitor.backends.native.monitor.NativeMonitor",
+    "slurm_multinode": "jumper.monitor.backends.slurm_multinode.SlurmMultinodeMonitor",
 }
 #: The documents' names of some of them.
 ALIASES = {"subprocess_python": "subprocess", "native_c": "native"}
@@ -87,7 +88,7 @@ def create_monitor(name: str = "default", **kwargs: Any) -> MonitorProtocol:
     Parameters
     ----------
     name : str, optional
-        ``default``, ``thread``, ``subprocess``, ``native`` or an alias.
+        ``default``, ``thread``, ``subprocess``, ``native``, ``slurm_multinode`` or an alias.
     **kwargs
         For its class: ``levels=``, ``collectors=``.
 
