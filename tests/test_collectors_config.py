@@ -15,7 +15,7 @@ from jumper.monitor.common import CollectorConfigError, JumperError
 from jumper.monitor.pipeline import build_pipeline, load_config, load_config_text
 
 SCALAR = "handler: {_target_: jumper.monitor.metrics.handlers.ScalarHandler, column: %s}"
-BUILT_IN = ["process", "node", "cpu", "memory", "io", "network"]
+BUILT_IN = ["process", "node", "cpu", "memory", "io", "network", "gpu_counters", "gpu"]
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_files_are_merged_by_name_and_the_last_one_wins(home, tmp_path, monkeypa
     monkeypatch.setenv("JUMPER_COLLECTORS", str(env))
     argument = write(tmp_path / "arg.yaml", entry("c", "two"))
     config = load_config(argument)
-    assert names(config) == ["process", "node", "cpu", "memory", "network", "one", "two"]
+    assert names(config) == ["process", "node", "cpu", "memory", *BUILT_IN[5:], "one", "two"]
     one, two = config.entries[-2:]
     assert one.target == "os.getuid"
     assert str(env) in one.origin

@@ -7,6 +7,7 @@ import resource
 from collections.abc import Mapping
 from typing import Any
 
+from jumper.monitor.metrics import here
 from jumper.monitor.metrics.node.collector import online_cpus
 from jumper.utilities import node_name
 
@@ -129,9 +130,7 @@ def node_facts(job: Mapping[str, int] | None = None) -> dict[str, Any]:
         "kernel": os.uname().release,
         "num_cpus": min(job.get("cpus") or online_cpus(), os.cpu_count() or 1),
         "num_system_cpus": os.cpu_count() or 1,
-        "num_gpus": 0,
-        "gpu_memory": 0.0,
-        "gpu_name": "",
+        **_gpus(),
         "cpu_handles": cpu_handles(),
         "memory_bytes": total,
         "limits_bytes": limits,
@@ -142,6 +141,15 @@ def node_facts(job: Mapping[str, int] | None = None) -> dict[str, Any]:
             "slurm": (limits.get("slurm") or smallest) / 2**30,
         },
     }
+
+
+def _gpus() -> dict[str, Any]:
+    """Return what this process may use of the node's GPUs; see :func:`jumper.monitor.metrics.gpu.sources.gpu_facts`."""
+    if here.gpu(os.getpid()) is not None:
+        return {"num_gpus": 0, "gpu_memory": 0.0, "gpu_name": ""}
+    from jumper.monitor.metrics.gpu.sources import gpu_facts  # ctypes and a vendor's bindings
+
+    return gpu_facts()
 
 
 def cpu_handles() -> list[int]:

@@ -13,6 +13,7 @@ from jumper.config.load import load_config, load_config_text
 from jumper.monitor.metrics.common import CollectionContext, Value
 from jumper.monitor.metrics.context import new_context
 from jumper.monitor.metrics.handlers import number
+from jumper.monitor.metrics.here import is_beside, without_absent
 from jumper.schema.errors import CollectorConfigError
 
 __all__ = ["CollectorConfig", "CollectorConfigError", "Pipeline", "build_pipeline", "load_config", "load_config_text"]
@@ -76,7 +77,7 @@ class Pipeline:
         shared : CollectionContext, optional
             What another engine has read already; default: a new, empty context.
         own : bool
-            Also ask the collectors that are not built in: not for a tick that is past.
+            Also ask the collectors that read what the native engine does not: not for a tick that is past.
 
         Returns
         -------
@@ -84,7 +85,7 @@ class Pipeline:
             Level -> column -> value; no level is missing.
         """
         context = new_context(mono_ns, wall_ns) if shared is None else shared
-        stages = [stage for stage in self._stages if own or stage.entry.origin == BUILT_IN]
+        stages = [stage for stage in self._stages if own or not is_beside(stage.entry)]
         for stage in stages:
             if not stage.off:
                 try:
@@ -151,6 +152,7 @@ def build_pipeline(config: CollectorConfig, host: object, levels: Sequence[str],
     if not config.entries or config.entries[0].name != "process":
         names = ", ".join(entry.name for entry in config.entries) or "none"
         raise CollectorConfigError(f"collectors: expected `process` as the first entry, found {names}")
+    config = without_absent(config, int(getattr(host, "pid", 0)))
     refused = [Refused(e.name, e.origin, needs_native(e)) for e in config.entries if e.library]
     entries = tuple(entry for entry in config.entries if not entry.library)
     config = CollectorConfig(entries, config.search, (*config.refused, *refused))

@@ -165,7 +165,7 @@ class Sampler:
         if self._in_fork():
             return
         with self._lock:
-            self.levels = self.pipeline.levels = tuple(levels)
+            self.levels = tuple(levels)
             if self._process is not None:
                 self._process.switch(self.levels)
             if self._node is not None:
@@ -241,14 +241,13 @@ class Sampler:
                 self._node.watch(self.levels if node else ())
                 if "system" not in self.levels:  # somebody else may take it now
                     self._node_lock.release()
+            self.pipeline.levels = tuple(level for level in self.levels if node or level != "system")
             mono_ns, wall_ns = time.monotonic_ns(), time.time_ns()
             rows: dict[str, list[Row]] = {
                 level: [{"mono_ns": mono_ns, **row}]
                 for level, row in self.pipeline.tick(mono_ns, wall_ns).items()
                 if row
             }
-            if not node:
-                rows.pop("system", None)
             if self._threads is not None:
                 rows["thread"] = [*self._threads.read(mono_ns)]
             self.ticks += 1

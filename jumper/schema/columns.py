@@ -179,6 +179,14 @@ def _doc(name: str, unit: str, kind: Kind, nodes: Over, source: str) -> Column:
     return Column(name, unit, kind, _LEVELS, "sum", nodes, "mean", source, "f8")
 
 
+def _gpu(name: str, unit: str, kind: Kind, source: str) -> tuple[Column, ...]:
+    return (
+        _doc(f"{name}_avg", unit, kind, "mean", f"{source}: mean of the devices"),
+        _doc(f"{name}_min", unit, kind, "min", f"{source}: lowest"),
+        _doc(f"{name}_max", unit, kind, "max", f"{source}: highest"),
+    )
+
+
 DERIVED: tuple[Column, ...] = (
     _doc("cpu_util_avg", "%", "rate", "mean", "difference of cpu_ns over time and CPUs; system: mean of cores"),
     _doc("cpu_util_min", "%", "rate", "min", "lowest core"),
@@ -192,13 +200,9 @@ DERIVED: tuple[Column, ...] = (
     _doc("net_bytes_recv", "bytes/s", "rate", "sum", "difference of net_recv_bytes over time"),
     _doc("net_packets_sent", "1/s", "rate", "sum", "difference of net_sent_packets over time"),
     _doc("net_packets_recv", "1/s", "rate", "sum", "difference of net_recv_packets over time"),
-    *(_doc(f"gpu_{metric}_{part}", unit, kind, over, f"{source}: {words}")
-      for metric, unit, kind, source in (
-          ("util", "%", "rate", "difference of gpu_#_busy_ns over time"),
-          ("band", "%", "rate", "difference of gpu_#_band_ns over time"),
-          ("mem", "GiB", "gauge", "gpu_#_memory_bytes / 2**30"))
-      for part, over, words in (("avg", "mean", "mean of the devices"), ("min", "min", "lowest"),
-                                ("max", "max", "highest"))),
+    *_gpu("gpu_util", "%", "rate", "difference of gpu_#_busy_ns over time"),
+    *_gpu("gpu_band", "%", "rate", "difference of gpu_#_band_ns over time"),
+    *_gpu("gpu_mem", "GiB", "gauge", "gpu_#_memory_bytes / 2**30"),
 )  # fmt: skip
 
 

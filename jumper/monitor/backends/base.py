@@ -82,9 +82,9 @@ class BaseMonitor(ABC):
         self.wallclock_stop_time: float | None = None
         self.num_cpus = int(facts["num_cpus"])
         self.num_system_cpus = int(facts["num_system_cpus"])
-        self.num_gpus = 0
-        self.gpu_memory = 0.0
-        self.gpu_name = ""
+        self.num_gpus = int(facts["num_gpus"])
+        self.gpu_memory = float(facts["gpu_memory"])
+        self.gpu_name = str(facts["gpu_name"])
         self.cpu_handles: list[int] = list(facts["cpu_handles"])
         self.memory_limits: dict[str, float] = dict(facts["memory_limits"])
         self.is_imported = False
@@ -98,9 +98,9 @@ class BaseMonitor(ABC):
             node=self.node,
             num_cpus=self.num_cpus,
             num_system_cpus=self.num_system_cpus,
-            num_gpus=0,
-            gpu_memory=0.0,
-            gpu_name="",
+            num_gpus=self.num_gpus,
+            gpu_memory=self.gpu_memory,
+            gpu_name=self.gpu_name,
             memory_limits=self.memory_limits,
             cpu_handles=self.cpu_handles,
         )

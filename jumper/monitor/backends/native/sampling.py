@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from jumper.config.entries import BUILT_IN
 from jumper.config.libraries import LEVELS
 from jumper.monitor.backends.native._engine import Engine, columns
 from jumper.monitor.backends.native.libraries import Libraries
 from jumper.monitor.metrics.context import CollectionContext, new_context
+from jumper.monitor.metrics.here import is_beside, without_absent
 from jumper.monitor.metrics.node import NodeCollector
 from jumper.monitor.metrics.process import ProcessCollector
 from jumper.monitor.nodelock import NodeLock
@@ -101,8 +101,8 @@ class NativeSampling:
         streaming = settings.stream is not None
         self._libraries = libraries = Libraries(settings.config)
         self._added = {level: libraries.columns(level) for level in STREAMS}
-        config = libraries.others
-        own = any(entry.origin != BUILT_IN for entry in config.entries)
+        config = without_absent(libraries.others, settings.target_pid)
+        own = any(is_beside(entry) for entry in config.entries)
         self._pipeline: Pipeline | None = None
         if streaming or own:
             self._pipeline = build_pipeline(config, settings.host(), settings.levels, derived=streaming)
@@ -286,7 +286,8 @@ class NativeSampling:
         if newest:
             self._members(context)
         assert self._pipeline is not None
-        self._pipeline.levels = tuple(context["counters"])  # of this tick: they may have been switched since
+        given = {name: frozenset(counters) for name, counters in context["counters"].items()}
+        self._pipeline.levels = tuple(given)  # of this tick: they may have been switched since
         found = self._pipeline.tick(mono_ns, context["wall_ns"], context, own=newest)
         stream = self.settings.stream
         if stream is not None:
@@ -297,7 +298,7 @@ class NativeSampling:
                 if name not in LEVELS:
                     stream(name, row)
         if self._extra is not None:
-            self._write_beside(self._extra, mono_ns, found, context)
+            self._write_beside(self._extra, mono_ns, found, given)
         for record in self._pipeline.events:
             self._tell(record)
         self._pipeline.events.clear()
@@ -305,14 +306,13 @@ class NativeSampling:
             self._note(event)
 
     def _write_beside(
-        self, extra: SegmentWriter, mono_ns: int, found: Mapping[str, Mapping[str, Any]], context: CollectionContext
+        self, extra: SegmentWriter, mono_ns: int, found: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]
     ) -> None:
         """Write what Python collectors found; a reader joins it by tick to what the engine wrote."""
         streaming = self.settings.stream is not None  # then derived columns of ours are among them
         for level, written in found.items():
-            given = context["counters"].get(level, {})
-            mine = {k: v for k, v in written.items() if k not in given and not (streaming and is_derived(k))}
-            if mine and given:
+            mine = {k: v for k, v in written.items() if k not in given[level] and not (streaming and is_derived(k))}
+            if mine and given[level]:
                 extra.row(level, {"mono_ns": mono_ns, **mine})
         extra.flush()
 

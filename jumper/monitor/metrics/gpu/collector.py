@@ -1,0 +1,168 @@
+"""The `gpu_counters` collector: what GPUs do, for the node, and for the processes of each level."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jumper.monitor.metrics.common import CollectorBackend
+from jumper.monitor.metrics.context import CollectionContext
+from jumper.monitor.metrics.gpu.common import Device, GpuSource, State, Use
+from jumper.monitor.metrics.gpu.sources import open_source
+from jumper.monitor.metrics.gpu.visible import setting, visible
+
+Counters = dict[str, int | None]
+
+#: the first PID namespace (PROC_PID_INIT_INO of the kernel's proc_ns.h): here numbers are what a driver calls them
+_FIRST_NAMESPACE = "pid:[4026531836]"
+_SUMS = ("busy_ns", "band_ns", "memory_bytes", "energy_uj", "power_uw")
+
+
+class GpuCollector(CollectorBackend):
+    """Cumulative counters and gauges of GPUs, by device and in all; see docs/gpu.md.
+
+    The level ``system`` has what all devices of the node say of themselves, whoever uses them; the other levels
+    what their processes use: of the devices that the target may use (``process``), or of all.
+
+    Parameters
+    ----------
+    pid : int
+        The target, whose ``CUDA_VISIBLE_DEVICES`` counts.
+    """
+
+    name = "gpu-counters"
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._source: GpuSource | None = None
+        self._mine: list[Device] = []
+        self._leaves: list[Device] = []
+        self._tick = -1
+        self._states: dict[int, State] = {}
+        self._uses: dict[int, Mapping[int, Use] | None] = {}
+        self._before: dict[str, int] = {}
+        self._totals: dict[tuple[str, int, str], int] = {}
+        self._energy: dict[tuple[str, int], int] = {}
+        self._strange = False
+
+    def setup(self) -> dict[str, Any] | None:
+        """Open the library."""
+        self._source = source = open_source()
+        split = {device.parent for device in source.devices}
+        self._leaves = [device for device in source.devices if device.number not in split]
+        self._mine = visible(source.devices, setting(self._pid, source.variables))
+        return None
+
+    def collect(self, level: str, context: CollectionContext) -> Counters | None:
+        """Return the counters of a level, and put them into the context for who derives from them."""
+        if self._source is None:
+            return None
+        now = context["mono_ns"]
+        if self._tick != now:
+            self._tick = now
+            self._states.clear()
+            self._uses.clear()
+        elapsed = now - self._before.get(level, now)
+        self._before[level] = now
+        if level == "system":
+            rows = {device.number: self._whole(device, elapsed) for device in self._source.devices}
+            counted = [rows[device.number] for device in self._source.devices if device.parent is None]
+        else:
+            pids: set[int] = context[f"{level}_pids"]  # type: ignore[literal-required]
+            devices = self._mine if level == "process" else self._leaves
+            rows = {device.number: self._part(device, level, pids) for device in devices}
+            counted = list(rows.values())
+        found = _columns(rows, counted)
+        context["counters"].setdefault(level, {}).update(found)
+        return found
+
+    def _whole(self, device: Device, elapsed: int) -> Counters:
+        """Return what a device says of itself."""
+        state = self._state(device)
+        row: Counters = {"busy_ns": None, "band_ns": None, "memory_bytes": state.memory_bytes}
+        for name, part in (("busy_ns", state.busy), ("band_ns", state.band)):
+            if part is not None:
+                row[name] = self._grown("system", device, name, round(part * elapsed))
+        if device.parent is None:
+            row.update(energy_uj=state.energy_uj, power_uw=state.power_uw, temperature_c=state.temperature_c)
+        return row
+
+    def _part(self, device: Device, level: str, pids: set[int]) -> Counters:
+        """Return what the processes of a level use of a device."""
+        row: Counters = dict.fromkeys(("busy_ns", "band_ns", "memory_bytes", "energy_uj"))
+        uses = self._used(device)
+        if uses is None:
+            return row
+        mine = [use for pid, use in uses.items() if pid in pids]
+        row["memory_bytes"] = _sum(use.memory_bytes for use in mine)
+        for name in ("busy_ns", "band_ns"):
+            grown = _sum(getattr(use, name) for use in mine)
+            if grown is not None and all(use.busy_ns is not None for use in uses.values()):
+                row[name] = self._grown(level, device, name, grown)
+        row["energy_uj"] = self._share(device, level, mine, uses)
+        return row
+
+    def _share(self, device: Device, level: str, mine: list[Use], uses: Mapping[int, Use]) -> int | None:
+        """Return the energy of a level: of what the device took since the look before, its part of the busy time."""
+        energy = self._state(device).energy_uj
+        if energy is None or any(use.busy_ns is None for use in uses.values()):
+            return None
+        spent = max(0, energy - self._energy.get((level, device.number), energy))
+        self._energy[level, device.number] = energy
+        whole, ours = (sum(use.busy_ns or 0 for use in some) for some in (uses.values(), mine))
+        return self._grown(level, device, "energy_uj", spent * ours // whole if whole else 0)
+
+    def _grown(self, level: str, device: Device, name: str, by: int) -> int:
+        key = (level, device.number, name)
+        self._totals[key] = self._totals.get(key, 0) + by
+        return self._totals[key]
+
+    def _state(self, device: Device) -> State:
+        assert self._source is not None
+        if device.number not in self._states:
+            self._states[device.number] = self._source.state(device)
+        return self._states[device.number]
+
+    def _used(self, device: Device) -> Mapping[int, Use] | None:
+        """Return who uses a device; None where the driver does not say, or speaks of another namespace's processes."""
+        assert self._source is not None
+        if device.number not in self._uses:
+            self._uses[device.number] = uses = self._source.uses(device)
+            self._strange = self._strange or _of_elsewhere(uses or ())
+        return None if self._strange else self._uses[device.number]
+
+    def close(self) -> None:
+        """Let go of the library."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+
+def _of_elsewhere(pids: Iterable[int], namespace: str = "/proc/self/ns/pid") -> bool:
+    """Return whether a driver calls processes by numbers that are not of this PID namespace (a container's)."""
+    try:
+        if os.readlink(namespace) == _FIRST_NAMESPACE:
+            return False
+    except OSError:
+        return False
+    return any(not os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Return the sum; None where one of them is not known."""
+    found = list(values)
+    return None if None in found else sum(value for value in found if value is not None)
+
+
+def _columns(rows: Mapping[int, Counters], counted: list[Counters]) -> Counters:
+    """Return the columns of the devices, and of all together as far as they are known."""
+    found: Counters = {f"gpu_{index}_{name}": value for index, row in rows.items() for name, value in row.items()}
+    for name in _SUMS:
+        known = [row[name] for row in counted if row.get(name) is not None]
+        if known:
+            found[f"gpu_{name}"] = sum(value for value in known if value is not None)
+    hottest = [row["temperature_c"] for row in counted if row.get("temperature_c") is not None]
+    if hottest:
+        found["gpu_temperature_c"] = max(value for value in hottest if value is not None)
+    return found

@@ -1,0 +1,56 @@
+"""Which of the built-in collectors beside the engine have something to read on this machine, and why others do not.
+
+Looked at before a collector is imported, so that a machine pays for none that it cannot have.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from jumper.config.entries import BUILT_IN, CollectorConfig, CollectorEntry
+
+#: what a driver makes, and the module and package that speak with its library
+_GPU_DEVICES = (
+    ("/dev/nvidiactl", "pynvml", "nvidia-ml-py"),
+    ("/dev/dxg", "pynvml", "nvidia-ml-py"),  # WSL
+    ("/dev/kfd", "amdsmi", "amdsmi"),
+)
+NVML = "libnvidia-ml.so.1"
+
+
+def gpu(pid: int) -> str | None:
+    """Return why GPUs cannot be read here; None where a driver and its bindings are.
+
+    Examples
+    --------
+    >>> gpu(1) is None or gpu(1).startswith(("no GPU", "a GPU"))
+    True
+    """
+    found = [(module, package) for path, module, package in _GPU_DEVICES if os.path.exists(path)]
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    if any(folder and os.path.exists(os.path.join(folder, NVML)) for folder in folders):
+        found.append(("pynvml", "nvidia-ml-py"))
+    if not found:
+        return "no GPU driver on this machine (no /dev/nvidiactl, /dev/dxg, /dev/kfd)"
+    import importlib.util  # only where there is a device
+
+    if any(importlib.util.find_spec(module) is not None for module, _ in found):
+        return None
+    return f"a GPU driver is here, but not the package {found[0][1]}"
+
+
+#: name of an entry of the built-in collectors.yaml -> why it has nothing to read for a target, or None
+BESIDE: dict[str, Callable[[int], str | None]] = {"gpu_counters": gpu, "gpu": gpu}
+
+
+def is_beside(entry: CollectorEntry) -> bool:
+    """Return whether an entry reads what the native engine does not."""
+    return entry.origin != BUILT_IN or entry.name in BESIDE
+
+
+def without_absent(config: CollectorConfig, pid: int) -> CollectorConfig:
+    """Return a configuration without those built-in entries that have nothing to read for a target here."""
+    ours = {entry.name for entry in config.entries if entry.origin == BUILT_IN}
+    gone = {name for name, why_not in BESIDE.items() if name in ours and why_not(pid) is not None}
+    return config._replace(entries=tuple(entry for entry in config.entries if entry.name not in gone))
