@@ -7,16 +7,14 @@ it cannot be had in time, the job is measured on its own node, and says so.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from jumper.monitor.lines import LineProcess
+from jumper.monitor.slurm import nodes_of, step_command, step_environment
 from jumper.utilities import node_name
 from jumper_snakemake.beyond import Cost
 from jumper_snakemake.settings import TAG, VARIABLE
@@ -25,10 +23,6 @@ from jumper_snakemake.steps import Parts
 
 #: how long Slurm may take to grant the step, and the agents to answer at the end of a job
 BUDGET_S = 5.0
-#: how long a question to Slurm may take
-ASK_S = 10.0
-#: of Slurm's variables, those that say which job and cluster it is; the others would shape our step
-_KEPT = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_JWT")
 
 
 def starts_steps(environment: Mapping[str, str]) -> bool:
@@ -42,27 +36,6 @@ def starts_steps(environment: Mapping[str, str]) -> bool:
     (True, False)
     """
     return bool(environment.get("SLURM_JOB_ID")) and "SLURM_STEP_ID" not in environment
-
-
-def nodes_of(job: str) -> list[str]:
-    """Return the names of the nodes of a job, as Slurm has them; the job's own environment may hide them.
-
-    Source: scontrol(1), "show job", "show hostnames".
-
-    Raises
-    ------
-    OSError, subprocess.SubprocessError
-        Where there is no answer.
-    """
-    shown = _ask("scontrol", "--oneliner", "show", "job", job)
-    lists = [word.partition("=")[2] for word in shown.split() if word.startswith("NodeList=")]
-    return _ask("scontrol", "show", "hostnames", lists[0]).split() if lists and lists[0] != "(null)" else []
-
-
-def _ask(*command: str) -> str:
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=ASK_S, check=True, stdin=subprocess.DEVNULL
-    ).stdout
 
 
 class Nodes:
@@ -86,7 +59,7 @@ class Nodes:
         self._job = job
         self.names: list[str] = []
         self._parts = Parts(site.engine, site.note, site.settings.interval)
-        self._srun: subprocess.Popen[str] | None = None
+        self._srun: LineProcess | None = None
         self._waiting: list[dict[str, Any]] = []
         self._told: dict[str, dict[int, list[Cost]]] = {}
         self._change = threading.Condition()
@@ -126,16 +99,10 @@ class Nodes:
             self._over = True
             srun, self._srun = self._srun, None
         if srun is not None:
-            assert srun.stdin is not None
-            with contextlib.suppress(OSError):
-                srun.stdin.close()
-            try:
-                srun.wait(BUDGET_S)
-            except subprocess.TimeoutExpired:
-                srun.kill()
-                srun.wait()
+            srun.end(BUDGET_S)
 
     def _start(self) -> None:
+        following = False
         with self._site.harmless("the nodes of a job"):
             names = nodes_of(self._job)
             others = [name for name in names if name != node_name()]
@@ -143,59 +110,37 @@ class Nodes:
                 others = names[1:]
             with self._change:
                 self.names = names
-                if self._over or not others:
-                    self._over = True
-                    self._change.notify_all()
-                    return
-            self._follow(others)
-        with self._change:
-            self._over = True
-            self._change.notify_all()
+                if others and not self._over:
+                    self._follow(others)
+                    following = True
+        if not following:
+            self._finish()
 
     def _follow(self, nodes: list[str]) -> None:
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("SLURM_", "SRUN_", "SBATCH_")) or name in _KEPT
-        }
-        for name in (VARIABLE, TAG):
-            environment.pop(name, None)
-        command = [
-            "srun", "--overlap", f"--jobid={self._job}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
-            f"--ntasks={len(nodes)}", "--ntasks-per-node=1", "--cpus-per-task=1", "--mem=0", "--gres=none",
-            "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", f"--immediate={BUDGET_S:.0f}", "--quiet",
-            sys.executable, "-P", "-m", "jumper_snakemake.follower",
-        ]  # fmt: skip
         settings = self._site.settings
         config = {
             "run": os.path.basename(settings.run),
             "spool": os.path.join(settings.run, "spool"),
             **{name: getattr(settings, name) for name in ("backend", "interval", "levels")},
         }
-        srun = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, start_new_session=True,
-        )  # fmt: skip
-        assert srun.stdout is not None
-        with self._change:
-            if self._over:
-                srun.kill()
-            self._srun = srun
-            waiting, self._waiting = self._waiting, []
-            self._write(srun, [config, *waiting])
-        for line in srun.stdout:
-            self._hear(line)
+        command = step_command(self._job, nodes, "jumper_snakemake.follower", wait_s=round(BUDGET_S))
+        environment = step_environment(os.environ, (VARIABLE, TAG))
+        self._srun = LineProcess(command, environment, self._hear, self._finish)
+        for message in [config, *self._waiting]:
+            self._srun.send(message)
+        self._waiting.clear()
 
-    def _hear(self, line: str) -> None:
-        try:
-            message = json.loads(line)
-            node = str(message["node"])
-        except (ValueError, KeyError, TypeError):
-            return
+    def _hear(self, message: dict[str, Any]) -> None:
+        node = str(message.get("node"))
         with self._change:
             told = self._told.setdefault(node, {})
             if "number" in message:
                 told[int(message["number"])] = [Cost(*cost) for cost in message["costs"]]
+            self._change.notify_all()
+
+    def _finish(self) -> None:
+        with self._change:
+            self._over = True
             self._change.notify_all()
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -205,12 +150,4 @@ class Nodes:
             if self._srun is None:
                 self._waiting.append(message)
             else:
-                self._write(self._srun, [message])
-
-    @staticmethod
-    def _write(srun: subprocess.Popen[str], messages: list[dict[str, Any]]) -> None:
-        assert srun.stdin is not None
-        with contextlib.suppress(OSError, ValueError):
-            for message in messages:
-                srun.stdin.write(json.dumps(message) + "\n")
-            srun.stdin.flush()
+                self._srun.send(message)

@@ -144,9 +144,10 @@ def job_id() -> str:
 def _expand(text: str) -> list[str]:
     """Let Slurm expand a list of nodes; where it is not there or does not know the form, do it here."""
     try:
-        return _ask("scontrol", "show", "hostnames", text).split()
+        names = _ask("scontrol", "show", "hostnames", text).split()
     except (OSError, subprocess.SubprocessError):
-        return expand_nodelist(text)
+        names = []
+    return names or expand_nodelist(text)
 
 
 def _ask(*command: str) -> str:

@@ -112,13 +112,14 @@ class Fleet:
             # where we ourselves were held up, the nodes are not to blame
             elapsed, last = min(now - last, 2 * LOOK_S), now
             wanted = [node for node in self._nodes if node.look(elapsed)]
-            for node in self._nodes:
-                if node.info is not None and node.name not in self._known:
-                    self._known.add(node.name)
-                    self._joined(node)
-                elif not self._settled and now > deadline:
+            if not self._settled and now > deadline:
+                for node in self._nodes:
                     node.miss(f"no answer within {self._ready_s:g} s")
-            if not self._settled and all(node.state != "starting" for node in self._nodes):
+            if all(node.state != "starting" for node in self._nodes):
+                for node in self._nodes:  # in the job's order
+                    if node.info is not None and node.name not in self._known:
+                        self._known.add(node.name)
+                        self._joined(node)
                 self._settled = True
                 if not self._known:
                     return
