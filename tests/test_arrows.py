@@ -39,6 +39,7 @@ LAZY = {
     ("jumper.cli", "jumper_dask"): "`jumper demo dask` lives in the front end that it shows",
     ("jumper.cli", "jumper_snakemake"): "`jumper demo snakemake` lives in the front end that it shows",
     ("jumper.doctor", "jumper_snakemake"): "the names that its hook needs are declared there",
+    ("jumper", "jumper.ipython"): "`%load_ext jumper` calls the package",
     ("jumper.cli", "jumper"): "the public names are what the commands use",
     ("jumper_dask", "jumper"): "the public names are what `collect` returns",
     ("jumper_snakemake", "jumper"): "the public names are what the command line uses",

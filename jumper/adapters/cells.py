@@ -79,6 +79,12 @@ class CellHistory:
         """Note that a cell ends now."""
         cell.end_time, cell.wallclock_end_time = time.monotonic(), time.time()
 
+    def forget(self, cell: Cell) -> None:
+        """Drop the cell that began last."""
+        with self._lock:
+            if self._cells and self._cells[-1] is cell:
+                self._cells.pop()
+
     @property
     def finished(self) -> list[Cell]:
         """Cells that have ended."""

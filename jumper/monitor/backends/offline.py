@@ -64,7 +64,7 @@ class OfflineMonitor:
         self.pid, self.uid, self.slurm_job = facts.get("pid"), facts.get("uid"), facts.get("slurm_job")
         self.is_imported = True
         self.session_source: str | None = source
-        self.data = RecordedData({level: nodes.view(level) for level in nodes.levels}, whole)
+        self.data: PerformanceData = RecordedData({level: nodes.view(level) for level in nodes.levels}, whole)
 
     def start(self, interval: float = 1.0) -> NoReturn:
         """Raise: what is over cannot go on."""

@@ -1,0 +1,1 @@
+"""The magics of a notebook: ``%load_ext jumper``."""
