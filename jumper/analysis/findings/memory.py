@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from jumper.analysis.advice import DASK_SPILL
 from jumper.analysis.findings import snippets
 from jumper.analysis.findings.finding import Finding, hours, listed, many
 from jumper.analysis.findings.thresholds import (
@@ -36,13 +37,15 @@ def near(view: View) -> Iterator[Finding]:
             continue
         i = known[np.argmax(part[known])]
         kind = view.kind_of(i)
-        if part[i] < (PAUSED if kind == "dask" and not asked[i] else NEAR):
+        worker = kind == "dask" and not asked[i]
+        if part[i] < (PAUSED if worker else NEAR):
             continue
         peak = float(view.peaks[known].max())
+        wanted = peak / DASK_SPILL if worker else 1.2 * peak
         text = (f"reached {human_bytes(view.peaks[i])} of the {human_bytes(view.bound[i])} "
                 f"{'asked for' if asked[i] else 'allowed'} ({part[i]:.0%}), in {view.texts('key')[i]}.")  # fmt: skip
-        action = f"Ask for {human_bytes(1.2 * peak)}, or work in smaller pieces."
-        yield Finding("high", group, text, action, snippets.memory(kind, group, 1.2 * peak, view.slurm), "memory-near")
+        action = f"{'Allow' if worker else 'Ask for'} {human_bytes(wanted)}, or work in smaller pieces."
+        yield Finding("high", group, text, action, snippets.memory(kind, group, wanted, view.slurm), "memory-near")
     yield from _workers_near(view)
 
 
@@ -59,7 +62,7 @@ def _workers_near(view: View) -> Iterator[Finding]:
         subject = f"worker {workers[0]}" if len(workers) == 1 else many(len(workers), "worker")
         text = (f"reached {human_bytes(peaks[i])} of {human_bytes(limit[i])} ({part[i]:.0%}) while several tasks ran "
                 f"at once, of {listed(groups)}; Dask pauses a worker at {PAUSED:.0%}.")  # fmt: skip
-        snippet = snippets.memory("dask", groups[0], 1.2 * float(peaks[i]))
+        snippet = snippets.memory("dask", groups[0], float(peaks[i]) / DASK_SPILL)
         yield Finding("high", subject, text, "Give workers more memory, or fewer threads.", snippet, "memory-near")
 
 
