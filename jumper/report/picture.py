@@ -7,13 +7,12 @@ For mails, papers and terminals without a browser; what is drawn is what the pag
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from jumper.analysis.timeline import OUTSIDE
-from jumper.analysis.units import human_bytes
 from jumper.report.data import OTHER_GROUPS, RunRows, Stack
 from jumper.report.extra import need
 from jumper.report.theme import OTHER, Theme, theme_of
@@ -126,18 +125,11 @@ def _tasks(axis: Any, rows: RunRows, theme: Theme) -> None:
 
 
 def _cpu(axis: Any, rows: RunRows, theme: Theme) -> None:
-    stack = rows.cpu or _NOTHING
-    fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
-    dashed = _stacked(axis, rows, theme, stack, 1.0, fill)
-    grouped = ", by task group" if len(stack.layers) > 1 else ""
-    _title(axis, theme, f"Busy cores{grouped}{f' (dashed: {stack.capacity_label})' if dashed else ''}")
+    _stacked(axis, rows, theme, rows.cpu or _NOTHING, 1.0, "Busy cores")
 
 
 def _memory(axis: Any, rows: RunRows, theme: Theme) -> None:
-    stack = rows.memory or _NOTHING
-    dashed = _stacked(axis, rows, theme, stack, _GIB, {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER})
-    limit = f" (dashed: {stack.capacity_label})" if dashed else ""
-    _title(axis, theme, f"Memory in use (GiB){', by task group' if len(stack.layers) > 1 else ''}{limit}")
+    _stacked(axis, rows, theme, rows.memory or _NOTHING, _GIB, "Memory in use (GiB)")
 
 
 _TRANSFERS = {"storage": ("read_bytes", "write_bytes"), "system calls": ("read_chars", "write_chars")}
@@ -173,21 +165,27 @@ def _nodes(axis: Any, rows: RunRows, theme: Theme) -> None:
     _title(axis, theme, f"CPU of the nodes, all users{missing}")
 
 
-def _stacked(axis: Any, rows: RunRows, theme: Theme, stack: Stack, unit: float, fill: Mapping[str, str]) -> bool:
-    """Draw layers on each other, and the capacity where they come near it; return whether they do."""
-    names = list(stack.layers)
-    lines = [np.nan_to_num(stack.layers[name]) / unit for name in names]
-    axis.stackplot(rows.time, *lines, colors=[fill.get(name, OTHER) for name in names], linewidth=0)
-    top = float(np.sum(lines, axis=0).max()) * 1.08 or 1.0
+def _stacked(axis: Any, rows: RunRows, theme: Theme, stack: Stack, unit: float, title: str) -> None:
+    """Draw layers on each other, what was asked for, and what there is where they come near it."""
+    fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
+    lines = [np.nan_to_num(line) / unit for line in stack.layers.values()]
+    axis.stackplot(rows.time, *lines, colors=[fill.get(name, OTHER) for name in stack.layers], linewidth=0)
+    top, said = float(np.sum(lines, axis=0).max()), []
+    if stack.asked is not None:
+        axis.step(rows.time, stack.asked / unit, where="mid", color=theme.text, linewidth=0.9)
+        top = max(top, float(np.nanmax(stack.asked)) / unit)
+        said.append("line: asked for")
     capacity = (stack.capacity or np.inf) / unit
-    dashed = top > 0.25 * capacity
-    if dashed:
+    if top > 0.25 * capacity:
         axis.axhline(capacity, color=theme.text, linewidth=0.8, linestyle="--")
-        top = max(top, 1.1 * capacity)
-    axis.set_ylim(0, top)
-    if len(names) > 1:
-        _legend(axis, theme, {name: fill.get(name, OTHER) for name in names})
-    return dashed
+        top = max(top, capacity)
+        said.append(f"dashed: {stack.capacity_label}")
+    axis.set_ylim(0, 1.08 * top or 1.0)
+    if len(lines) > 1:
+        _legend(axis, theme, {name: fill.get(name, OTHER) for name in stack.layers})
+    words = f" ({'; '.join(said)})" if said else ""
+    grouped = ", by task group" if len(lines) > 1 else ""
+    _title(axis, theme, f"{title}{grouped}{words}")
 
 
 def _legend(axis: Any, theme: Theme, colours: dict[str, str]) -> None:
