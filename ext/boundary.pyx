@@ -1,4 +1,4 @@
-# cython: language_level=3, freethreading_compatible=True
+# cython: language_level=3, freethreading_compatible=True, cdivision=True
 """The counters at a task's boundary in one call that keeps the GIL. See the stub ``_boundary.pyi``.
 
 Each of these system calls takes about a microsecond. Giving the GIL away for one costs up to a switch interval
@@ -38,9 +38,6 @@ cdef extern from "<unistd.h>" nogil:
     long sysconf(int)
     int _SC_PAGE_SIZE
 
-cdef extern from "<stdio.h>" nogil:
-    int snprintf(char *, size_t, const char *, ...)
-
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *) except NULL
 
@@ -63,26 +60,35 @@ cdef int64_t now(clockid_t clock) noexcept:
     return <int64_t>t.tv_sec * 1_000_000_000 + t.tv_nsec
 
 
-cdef tuple io(int descriptor):
+cdef ssize_t io(int descriptor, io_fields *found) noexcept:
+    """Read I/O; return how many bytes that took, 0 where it is not known."""
     cdef char text[512]
-    cdef io_fields found
     cdef ssize_t got = pread(descriptor, text, sizeof(text), 0) if descriptor >= 0 else 0
-    if got <= 0 or not parse_io(text, got, &found):
-        return None
-    return found.read_bytes, found.write_bytes, found.read_chars, found.write_chars, got
+    return got if got > 0 and parse_io(text, got, found) else 0
+
+
+cdef tuple counted(io_fields *found, ssize_t looked, ssize_t wrote):
+    return (
+        found.read_bytes, found.write_bytes, found.read_chars, found.write_chars,
+        found.read_chars + looked, found.write_chars + wrote,
+    )
 
 
 def start(int descriptor):
-    counted = io(descriptor)
+    cdef io_fields found
+    cdef ssize_t looked = io(descriptor, &found)
     cdef int64_t mono = now(CLOCK_MONOTONIC)
-    return mono, now(CLOCK_THREAD_CPUTIME_ID), counted
+    return mono, now(CLOCK_THREAD_CPUTIME_ID), counted(&found, looked, 0) if looked else None
 
 
 def stop(int descriptor, int clear, int statm):
     cdef int64_t cpu = now(CLOCK_THREAD_CPUTIME_ID)
     cdef int64_t mono = now(CLOCK_MONOTONIC)
-    counted = io(descriptor)
-    return mono, cpu, counted, peak(clear) if clear >= 0 else resident(statm), children()
+    cdef io_fields found
+    cdef ssize_t looked = io(descriptor, &found)
+    cdef ssize_t read = 0
+    memory = peak(clear) if clear >= 0 else resident(statm, &read)
+    return mono, cpu, counted(&found, looked + read, clear >= 0) if looked else None, memory, children()
 
 
 cpdef peak(int clear):
@@ -95,16 +101,17 @@ cpdef peak(int clear):
     if write(clear, b"5", 1) != 1:
         return None
     getrusage(RUSAGE_THREAD, &usage)
-    return highest * 1024, usage.ru_maxrss * 1024, 0, 1
+    return highest * 1024, usage.ru_maxrss * 1024
 
 
-cpdef resident(int statm):
+cdef tuple resident(int statm, ssize_t *read):
     cdef char text[128]
     cdef int64_t pages, shared
-    cdef ssize_t got = pread(statm, text, sizeof(text), 0) if statm >= 0 else 0
-    if got <= 0 or not parse_statm(text, got, &pages, &shared):
+    read[0] = pread(statm, text, sizeof(text), 0) if statm >= 0 else 0
+    if read[0] <= 0 or not parse_statm(text, read[0], &pages, &shared):
+        read[0] = 0
         return None
-    return None, pages * PAGE, got, 0
+    return None, pages * PAGE
 
 
 cpdef tuple children():
@@ -116,15 +123,29 @@ cpdef tuple children():
     )
 
 
+cdef Py_ssize_t digits(char *to, int64_t number) noexcept:
+    """Write a number that is not negative, ended by a zero byte; return how many bytes that are."""
+    cdef char backwards[24]
+    cdef Py_ssize_t length = 0
+    cdef Py_ssize_t at
+    while number > 0 or length == 0:
+        backwards[length] = <char>(c"0" + number % 10)
+        number //= 10
+        length += 1
+    for at in range(length):
+        to[at] = backwards[length - 1 - at]
+    to[length] = 0
+    return length + 1
+
+
 def note(place, Py_ssize_t at, Py_ssize_t size, *words):
     cdef Py_buffer view
     cdef char times[64]
     cdef char *to
     cdef const char *word
     cdef Py_ssize_t length
-    cdef Py_ssize_t used = snprintf(
-        times, sizeof(times), b"%lld%c%lld", <long long>now(CLOCK_MONOTONIC), 0, <long long>now(CLOCK_REALTIME)
-    ) + 1
+    cdef Py_ssize_t used = digits(times, now(CLOCK_MONOTONIC))
+    used += digits(times + used, now(CLOCK_REALTIME))
     cdef Py_ssize_t whole = used
     for text in words:
         PyUnicode_AsUTF8AndSize(text, &length)

@@ -8,13 +8,10 @@ def start(descriptor: int) -> Moment:
     """Return the calling thread's I/O, then the time, then its CPU."""
 
 def stop(descriptor: int, clear: int, statm: int) -> tuple[int, int, Io, Look, tuple[int, int]]:
-    """Return the time and the calling thread's CPU, then its I/O, what `peak` or `resident` and `children` return."""
+    """Return the time and the calling thread's CPU, then its I/O, memory, and what `children` returns."""
 
 def peak(clear: int) -> Look:
     """Return the high-water mark since the last call and the resident memory now; None where it cannot be reset."""
-
-def resident(statm: int) -> Look:
-    """Return the resident memory now, without a peak; None where it cannot be read."""
 
 def children() -> tuple[int, int]:
     """Return the user and system CPU of the reaped children in ns."""

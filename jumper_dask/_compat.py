@@ -20,9 +20,9 @@ def run_id(ts: Any) -> str:
     return str(getattr(ts, "run_id", 0))
 
 
-def is_called(ts: Any) -> bool:
-    """Return whether Dask runs a task by calling its `run_spec`, as it does since that is a `GraphNode` (2024.12)."""
-    return hasattr(ts.run_spec, "is_coro")
+def is_coroutine(ts: Any) -> bool | None:
+    """Return whether calling a task's `run_spec` gives a coroutine; None before that was a `GraphNode` (2024.12)."""
+    return getattr(ts.run_spec, "is_coro", None)
 
 
 def in_process(worker: Any, ts: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -88,16 +89,21 @@ class Balance:
         """Read the clocks, the process's last: what a thread uses meanwhile is nobody's, and a few microseconds."""
         known = sum(self._gone.values())
         for tid in self._whose:
-            now = _clock(tid)
-            if now is None and tid in self._places:  # it ended: what its last attempt saw
-                now = self._places[tid].ended_ns
-            if now is not None:
-                self._clocks[tid] = max(now - self._base.get(tid, 0), self._clocks.get(tid, 0))
-            known += self._clocks.get(tid, 0)
+            known += self._last(tid)
         beyond = time.process_time_ns() - self._began_ns - known
         self.unattributed_ns = beyond if self._met else max(self.unattributed_ns, beyond)
         self._met = False
         self.read_ns = time.monotonic_ns()
+
+    def _last(self, tid: int) -> int:
+        """Return what a known thread used since it is; of one that ended, what was seen last."""
+        now = _clock(tid)
+        if now is None and tid in self._places:  # what its last attempt saw
+            now = self._places[tid].ended_ns
+        last = self._clocks.get(tid, 0)
+        if now is not None:
+            last = self._clocks[tid] = max(now - self._base.get(tid, 0), last)
+        return last
 
     def helped_ns(self, place: Place) -> int:
         """Return what nobody known used since a thread began the attempt that it runs, if that was alone since."""
@@ -109,14 +115,14 @@ class Balance:
 
     def renew(self) -> list[int]:
         """Learn the names of new threads and forget threads that ended; return which of them ran attempts."""
-        self.read()
         alive = set(_alive())
         gone = [tid for tid in self._whose if tid not in alive] if alive else []
         for tid in gone:
-            self._gone[self._whose.pop(tid)] += self._clocks.pop(tid, 0)
+            self._gone[self._whose.pop(tid)] += self._last(tid)
+            self._clocks.pop(tid, None)
         for tid in self._base.keys() - alive:
             del self._base[tid]
-        self.meet()
+        self.meet(alive)
         places = [tid for tid in gone if tid in self._places]
         self._gone_spent_ns += sum(self._places.pop(tid).spent_ns for tid in places)
         return places
@@ -149,11 +155,12 @@ class Balance:
     def _now(self, tid: int) -> int:
         return self._clocks.get(tid, 0) + self._base.get(tid, 0)
 
-    def meet(self) -> None:
+    def meet(self, alive: Collection[int] | None = None) -> None:
         """Learn whose the threads are that are not known yet: Python's by their names, others by the kernel's."""
-        names = {thread.native_id: thread.name for thread in threading.enumerate()}
-        for tid in _alive():
+        names: dict[int | None, str] | None = None
+        for tid in _alive() if alive is None else alive:
             if tid not in self._whose:
+                names = names or {thread.native_id: thread.name for thread in threading.enumerate()}
                 name = names.get(tid) or _comm(tid)
                 whose = next((whose for part, whose in NAMES.items() if part in name), None)
                 if whose is not None:

@@ -22,7 +22,7 @@ from jumper_dask.readings import Memory, Reading, counters, open_or_none
 
 if TYPE_CHECKING:
     from jumper_dask.coroutines import Meter
-    from jumper_dask.counters import Look
+    from jumper_dask.counters import Io, Look
 
 #: What Python says before it makes a process (docs.python.org, "Audit events table").
 SPAWNS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.system", "os.posix_spawn"})
@@ -103,19 +103,19 @@ class Runner:
         self.attempt: Attempt | None = None
         self.spawner: Spawner | None = None
         self.spent_ns = self.began_ns = self.ended_ns = self.beside_ns = self.stopped_ns = 0
-        self.io: tuple[int, int, int, int] | None = None
+        self.io: Io = None
 
     def start(self, now_ns: int) -> tuple[int, Reading]:
         """Return the time and what the thread has used; I/O from the last end where that was just now."""
         io = self.io
         if io is None or now_ns - self.stopped_ns > FRESH_NS:
-            begin_ns, cpu_ns, counted = counters.start(self.io_file)
-            if counted is None:
+            begin_ns, cpu_ns, io = counters.start(self.io_file)
+            if io is None:
                 return begin_ns, Reading(cpu_ns)
-            read, written, read_chars, write_chars, looked = counted
-            return begin_ns, Reading(cpu_ns, read, written, read_chars + looked, write_chars)
-        read, written, read_chars, write_chars = io
-        begin_ns, cpu_ns, _ = counters.start(-1)
+        else:
+            begin_ns, cpu_ns, _ = counters.start(-1)
+        # what is read and written to learn this is no task's
+        read, written, _, _, read_chars, write_chars = io
         return begin_ns, Reading(cpu_ns, read, written, read_chars, write_chars)
 
     def close(self) -> None:
@@ -186,15 +186,12 @@ class Ledger:
             runner.ended_ns = cpu_ns
             runner.spent_ns += cpu_ns - runner.began_ns
             files = self._look(mono_ns, runner.spawner, seen, reaped)
+            runner.io = None if files or seen is None else io
             if io is None:
-                attempt.end, runner.io = Reading(cpu_ns), None
+                attempt.end = Reading(cpu_ns)
             else:
-                read, written, read_chars, write_chars, looked = io
+                read, written, read_chars, write_chars, _, _ = io
                 attempt.end = Reading(cpu_ns, read, written, read_chars, write_chars)
-                if files or seen is None:
-                    runner.io = None
-                else:  # what was read and written to learn this is no task's
-                    runner.io = read, written, read_chars + looked + seen[2], write_chars + seen[3]
             self._leave(attempt, runner.spawner)
             if mono_ns - attempt.begin_ns > SHORT_NS and not attempt.flags and self.balance.possible:
                 self._helpers(attempt, runner)
@@ -328,7 +325,7 @@ class Ledger:
     ) -> bool:
         """Take memory and children, as far as they are not known yet; return whether files were read for it."""
         self._looked_ns = mono_ns
-        peak, self._rss, read = self.memory.look() if seen is None else (seen[0], seen[1], False)
+        peak, self._rss, read = self.memory.look() if seen is None else (*seen, False)
         if peak is not None:
             for attempt in self.working:
                 if attempt.hwm_bytes is None or peak > attempt.hwm_bytes:

@@ -7,15 +7,15 @@ import resource
 import time
 from typing import Any
 
-__all__ = ["Io", "Look", "Moment", "children", "note", "parse", "peak", "resident", "start", "stop"]
+__all__ = ["Io", "Look", "Moment", "children", "note", "parse", "peak", "start", "stop"]
 
-#: I/O of a thread: read bytes, write bytes, read chars, write chars, and how many bytes were read to learn that;
-#: None where it is not known
-Io = tuple[int, int, int, int, int] | None
+#: I/O of a thread: read bytes, write bytes, read chars, write chars, and the last two as they are once all of a
+#: boundary has been read; None where it is not known
+Io = tuple[int, int, int, int, int, int] | None
 #: monotonic ns, CPU ns of the calling thread, its I/O
 Moment = tuple[int, int, Io]
-#: high-water mark of the memory, resident memory, and how many bytes were read and written to learn that
-Look = tuple[int | None, int, int, int] | None
+#: high-water mark of the memory, resident memory
+Look = tuple[int | None, int] | None
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -32,32 +32,46 @@ def parse(text: bytes) -> tuple[int, int, int, int]:
     return int(words[9]), int(words[11]), int(words[1]), int(words[3])
 
 
-def _io(descriptor: int) -> Io:
+def _io(descriptor: int) -> tuple[tuple[int, int, int, int], int] | None:
     if descriptor < 0:
         return None
     try:
         text = os.pread(descriptor, 512, 0)
-        return (*parse(text), len(text))
+        return parse(text), len(text)
     except (OSError, IndexError, ValueError):
         return None
 
 
 def start(descriptor: int) -> Moment:
     """Return the calling thread's I/O, then the time, then its CPU: no CPU of the reading is the task's."""
-    io = _io(descriptor)
+    found = _io(descriptor)
     mono_ns = time.monotonic_ns()
-    return mono_ns, time.thread_time_ns(), io
+    cpu_ns = time.thread_time_ns()
+    if found is None:
+        return mono_ns, cpu_ns, None
+    io, looked = found
+    return mono_ns, cpu_ns, (*io, io[2] + looked, io[3])
 
 
 def stop(descriptor: int, clear: int, statm: int) -> tuple[int, int, Io, Look, tuple[int, int]]:
     """Return the time and the calling thread's CPU, then its I/O, then memory and what :func:`children` returns.
 
-    Memory is what :func:`peak` returns, or :func:`resident` where ``clear`` is negative.
+    Parameters
+    ----------
+    descriptor : int
+        Of the thread's own `io`; negative: none.
+    clear, statm : int
+        Memory is what :func:`peak` returns; where ``clear`` is negative, it is the resident memory, without a peak,
+        from the descriptor of `/proc/self/statm`, and None where that is negative, too.
     """
     cpu_ns = time.thread_time_ns()
     mono_ns = time.monotonic_ns()
-    io = _io(descriptor)
-    return mono_ns, cpu_ns, io, peak(clear) if clear >= 0 else resident(statm), children()
+    found = _io(descriptor)
+    memory, read = (peak(clear), 0) if clear >= 0 else _resident(statm)
+    if found is None:
+        return mono_ns, cpu_ns, None, memory, children()
+    io, looked = found
+    return mono_ns, cpu_ns, (*io, io[2] + looked + read, io[3] + (clear >= 0)), memory, children()
 
 
 def peak(clear: int) -> Look:
@@ -75,24 +89,17 @@ def peak(clear: int) -> Look:
         os.write(clear, b"5")
     except OSError:
         return None
-    return highest * 1024, resource.getrusage(resource.RUSAGE_THREAD).ru_maxrss * 1024, 0, 1
+    return highest * 1024, resource.getrusage(resource.RUSAGE_THREAD).ru_maxrss * 1024
 
 
-def resident(statm: int) -> Look:
-    """Return the resident memory now, without a peak; None where it cannot be read.
-
-    Parameters
-    ----------
-    statm : int
-        Descriptor of `/proc/self/statm`; negative: none.
-    """
+def _resident(statm: int) -> tuple[Look, int]:
     if statm < 0:
-        return None
+        return None, 0
     try:
         text = os.pread(statm, 128, 0)
-        return None, int(text.split()[1]) * _PAGE, len(text), 0
+        return (None, int(text.split()[1]) * _PAGE), len(text)
     except (OSError, IndexError, ValueError):
-        return None
+        return None, 0
 
 
 def children() -> tuple[int, int]:

@@ -25,6 +25,7 @@ else:
 
 #: Reading the mark of a process that once forked from a larger one, instead of what that one had, in bytes.
 SLACK_BYTES = 1 << 20
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -162,8 +163,9 @@ class Memory:
 
     def rss(self) -> int | None:
         """Return the resident memory in bytes."""
-        found = None if self._statm is None else counters.resident(self._statm)
-        return None if found is None else int(found[1])
+        if self._statm is None:
+            return None
+        return int(os.pread(self._statm, 128, 0).split()[1]) * _PAGE
 
     def _hwm(self) -> int | None:
         if self._status is None:

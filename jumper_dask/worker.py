@@ -9,6 +9,7 @@ import os
 import pickle
 import secrets
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -73,17 +74,20 @@ class WorkerSide:
                 self._expect(key)
             return
         ts = _compat.worker_task(self.worker, key)
-        if ts is not None and ts.state in _compat.AT_WORK:
-            return
+        if ts is not None:
+            if ts.state in _compat.AT_WORK:
+                return
+            if isinstance(ts.run_spec, (Call, Meter)):
+                ts.run_spec = ts.run_spec.spec
         del self._attempts[key]
         if self.site is not None:
             self.site.slots.end(self._slots.pop(key, None))
-        if ts is not None and isinstance(ts.run_spec, (Call, Meter)):
-            ts.run_spec = ts.run_spec.spec
-        self._by_table.discard(key)
-        attempt.state, reason = _outcome(ts, start, finish)
-        if reason is not None:
-            attempt.reason = reason
+        if self._by_table:
+            self._by_table.discard(key)
+        if finish == "memory":
+            attempt.state = "done" if start in ("executing", "long-running") else "cancelled"
+        else:
+            attempt.state, attempt.reason = _outcome(ts, finish)
         self._note(attempt)
 
     def _expect(self, key: Any) -> None:
@@ -102,14 +106,14 @@ class WorkerSide:
         if ts.annotations and not _compat.in_process(self.worker, ts):
             attempt.begin_ns = time.monotonic_ns()
             attempt.flags = ("elsewhere",)
-        elif not _compat.is_called(ts):
+        elif (coroutine := _compat.is_coroutine(ts)) is None:
             if not self._by_table:
                 _compat.watch_threads(self.worker, self._begins, self.end)
             self._by_table.add(key)
-        elif ts.run_spec.is_coro:
+        elif coroutine:
             ts.run_spec = Meter(ts.run_spec, attempt, ledger)
         else:
-            ts.run_spec = Call(ts.run_spec, attempt, self)
+            ts.run_spec = Call(ts.run_spec, self.begin, attempt, self.end)
 
     def _begins(self, key: Any) -> None:
         """Note that the calling thread runs a key from now on."""
@@ -201,25 +205,31 @@ class Call:
     ----------
     spec : object
         What Dask would call.
-    attempt : Attempt
-    side : WorkerSide
+    begin, attempt, end : callable, Attempt, callable
+        ``begin(attempt)`` is called right before, ``end()`` right after.
     """
 
-    __slots__ = ("_attempt", "_side", "spec")
+    __slots__ = ("_parts",)
     is_coro = False
 
-    def __init__(self, spec: Any, attempt: boundaries.Attempt, side: WorkerSide) -> None:
-        self.spec = spec
-        self._attempt = attempt
-        self._side = side
+    def __init__(
+        self, spec: Any, begin: Callable[..., None], attempt: boundaries.Attempt, end: Callable[[], None]
+    ) -> None:
+        self._parts = spec, begin, attempt, end  # one attribute: with `__getattr__`, each look at one is slow
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    @property
+    def spec(self) -> Any:
+        """What Dask would call."""
+        return self._parts[0]
+
+    def __call__(self, data: Any = ()) -> Any:
         """Call what Dask would."""
-        self._side.begin(self._attempt)
+        spec, begin, attempt, end = self._parts
+        begin(attempt)
         try:
-            return self.spec(*arguments, **keywords)
+            return spec(data)
         finally:
-            self._side.end()
+            end()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.spec, name)
@@ -228,12 +238,8 @@ class Call:
         return repr(self.spec)
 
 
-def _outcome(ts: Any, start: str, finish: str) -> tuple[str, str | None]:
-    """Return (state, reason) of an attempt that ended with this transition."""
+def _outcome(ts: Any, finish: str) -> tuple[str, str | None]:
+    """Return (state, reason) of an attempt that ended without a result."""
     if finish == "error":
         return "failed", str(getattr(ts, "exception_text", "") or "")[:300] or None
-    if finish == "memory" and start in ("executing", "long-running"):
-        return "done", None
-    if finish == "rescheduled":
-        return "cancelled", "rescheduled by itself"
-    return "cancelled", None
+    return "cancelled", "rescheduled by itself" if finish == "rescheduled" else None
