@@ -132,14 +132,16 @@ class MainRun:
             if len(together) > 1:
                 with self._lock:
                     self._attempts[key] = attempt
-            self._note("start" if len(together) > 1 else "note", known, attempt=attempt, external_id=external_id)
+            alone = len(together) == 1
+            self._note("note" if alone else "start", known, attempt=attempt, external_id=external_id,
+                       ready=None if alone else True)  # fmt: skip
 
     def _started(self, known: dict[str, Any], when: dict[str, int]) -> None:
         key = known["key"]
         self._attempts[key] = self._attempts.get(key, 0) + 1
         known["start"] = when
         if not known["local"]:  # a local one is told by who runs it, but for bodiless ones, which nobody does
-            self._note("start", known, **known.pop("start"))
+            self._note("start", known, ready=True, **known.pop("start"))
 
     def _ended(self, job: Any, **facts: Any) -> dict[str, Any] | None:
         """Note a job's end; return what is known of it, None where it is none that is measured."""

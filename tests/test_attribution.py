@@ -146,6 +146,16 @@ def test_the_scheduler_fills_what_is_open_and_takes_back_nothing() -> None:
         assert (row["node"], row["wall_s"], row["start_ns"]) == ("n1", 2.0, UTC + S)
 
 
+def test_an_attempt_has_waited_from_when_it_was_ready_until_it_began_elsewhere() -> None:
+    ready = scheduler("start", 1, time_ns=UTC + 11 * S, ready=True)
+    assert row_of([ready, record("start", 13.5), record("stop", 14)])["queued_s"] == 2.5
+    assert row_of([record("start", 13.5), record("stop", 14), ready])["queued_s"] == 2.5
+    early = {**ready, "time_ns": UTC + 14 * S}  # clocks are known to a bound
+    assert row_of([early, record("start", 13.5), record("stop", 14)])["queued_s"] == 0
+    assert row_of([ready, record("start", 13.5, queued_s=1.0), record("stop", 14)])["queued_s"] == 1.0
+    assert row_of([ready, scheduler("stop", 4, state="done")])["queued_s"] is None
+
+
 def test_an_attempt_that_only_the_scheduler_saw_has_its_times_and_no_cost() -> None:
     records = [
         scheduler("start", 1, time_ns=UTC + 11 * S, flags=["unmonitored"], worker="w"),

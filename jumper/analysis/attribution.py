@@ -36,11 +36,12 @@ _KNOWN = {column.name for column in TASK_COLUMNS}
 
 @dataclass(slots=True)
 class Attempt:
-    """What was recorded of one attempt: all its records, the first start and the last stop."""
+    """What was recorded of one attempt: all its records, when it was ready to start, the first start, the last stop."""
 
     facts: Row = field(default_factory=dict)
     start: Row | None = None
     stop: Row | None = None
+    ready: Row | None = None
 
 
 def attempts_of(records: list[Row], kind: str = "task") -> list[Attempt]:
@@ -67,6 +68,8 @@ def attempts_of(records: list[Row], kind: str = "task") -> list[Attempt]:
             attempt.facts = {**said, **attempt.facts, "flags": flags}
         else:
             attempt.facts = {**attempt.facts, **said, "flags": flags}
+        if record.get("ready"):  # a scheduler gave it to a batch system
+            attempt.ready = record
         if record.get("event") == "start" and _says_more(record, attempt.start):
             attempt.start = record
         if record.get("event") == "stop" and _says_more(record, attempt.stop, again=True):
@@ -159,6 +162,9 @@ def _cost(
         life = merged.ends.get(str(start.get("segment")), 0) if start.get("witness") is None else 0
         life = max(life, lives.get(facts.get("worker"), 0) or lives.get((str(boot), node, pid), 0))
     window = _place(row, facts, start, stop, merged, local, life)
+    ready_ns = _when(attempt.ready, merged)
+    if local and row["queued_s"] is None and ready_ns is not None and row["start_ns"] is not None:
+        row["queued_s"] = max(0.0, (row["start_ns"] - ready_ns) / 1e9)
     if facts.get("ended_by"):  # the batch system's word, beside what the job could still say
         said = row.get("reason")
         row["reason"] = facts["ended_by"] if said in (None, NO_END) else f"{said}; {facts['ended_by']}"
@@ -180,6 +186,15 @@ def _is_whole(facts: Row) -> bool:
     return facts.get("kind") == "command" or bool(facts.get("roots"))
 
 
+def _when(record: Row | None, merged: Merged) -> int | None:
+    """Return when a record was made, in UTC ns by the reference clock."""
+    if record is None:
+        return None
+    if record.get("time_ns") is not None:
+        return int(record["time_ns"])
+    return merged.time_ns(record["node"], record["boot"], int(record["mono_ns"]))
+
+
 def _place(
     row: Row, facts: Row, start: Row | None, stop: Row | None, merged: Merged, local: bool, life: int
 ) -> tuple[int, int] | None:
@@ -187,15 +202,7 @@ def _place(
 
     ``life``: until when its process gave a sign of life.
     """
-
-    def when(record: Row | None) -> int | None:
-        if record is None:
-            return None
-        if record.get("time_ns") is not None:
-            return int(record["time_ns"])
-        return merged.time_ns(record["node"], record["boot"], int(record["mono_ns"]))
-
-    row["start_ns"], row["stop_ns"] = when(start), when(stop)
+    row["start_ns"], row["stop_ns"] = (None if record is None else _when(record, merged) for record in (start, stop))
     if start is None:
         return None
     begin = int(start["mono_ns"])
