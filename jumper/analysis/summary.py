@@ -140,7 +140,8 @@ def headline(run: RunTables) -> dict[str, Any]:
         ``start_ns``, ``stop_ns``, ``wall_s``; ``attempts``, ``failed``, ``lost``, ``groups``;
         ``nodes``, ``cores`` (CPUs of all nodes); ``cpu_s`` (of everything watched, else of the
         attempts), ``tasks_cpu_s`` (of the attempts), ``busy_cores`` (mean of ``cpu_s`` over the run),
-        ``memory_peak_bytes`` (the highest of any attempt), ``read_bytes``, ``write_bytes``,
+        ``memory_peak_bytes`` (the highest of any attempt), ``memory_used_share`` (of the memory that was
+        asked for, weighed by wall time), ``read_bytes``, ``write_bytes``,
         ``read_chars``, ``write_chars``; ``monitor_cpu_s`` and ``monitor_share`` (of one core), ``flagged``.
     """
     tasks = run.tasks
@@ -170,11 +171,26 @@ def headline(run: RunTables) -> dict[str, Any]:
         "tasks_cpu_s": of_tasks,
         "busy_cores": cpu_s / wall if cpu_s is not None and wall else None,
         "memory_peak_bytes": _known(np.max, floats(tasks, "memory_peak_bytes")),
+        "memory_used_share": used_share(tasks),
         **{name: known_sum(floats(tasks, name)) for name in ("read_bytes", "write_bytes", "read_chars", "write_chars")},
         "monitor_cpu_s": own / 1e9 if own is not None else None,
         "monitor_share": float(own / watched) if own is not None and watched > 0 else None,
         "flagged": int(filled(tasks, "flags").sum()),
     }
+
+
+def used_share(tasks: pd.DataFrame) -> float | None:
+    """Return which part of the memory that attempts asked for their peaks used, weighed by wall time; None if unknown.
+
+    Examples
+    --------
+    >>> used_share(pd.DataFrame({"memory_peak_bytes": [2, 1], "memory_asked_bytes": [4, 4], "wall_s": [3.0, 1.0]}))
+    0.4375
+    """
+    peak, asked, wall = (floats(tasks, name) for name in ("memory_peak_bytes", "memory_asked_bytes", "wall_s"))
+    known = np.isfinite(peak) & (asked > 0) & (wall > 0)
+    held = float((asked[known] * wall[known]).sum())
+    return float((peak[known] * wall[known]).sum()) / held if held else None
 
 
 def _grown(samples: pd.DataFrame, column: str) -> float | None:

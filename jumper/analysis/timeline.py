@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
 
 MOST_BINS = 600
+#: No run rests for so long (30 days): what lies beyond was placed by a clock that jumped.
+FAR_NS = 30 * 86_400 * 10**9
 #: Name of the CPU time that belongs to no attempt.
 OUTSIDE = "outside tasks"
 #: What a group without a name is called.
@@ -73,18 +75,28 @@ def make_grid(start_ns: int, stop_ns: int, bins: int = MOST_BINS) -> Grid:
 
 
 def span_of(run: RunTables) -> tuple[int, int] | None:
-    """Return (first, last) UTC ns that attempts and samples of the targets cover, or None where there is neither."""
-    found: list[int] = []
-    for frame, columns in ((run.tasks, ("start_ns", "stop_ns")), (run.samples("process"), ("time_ns",))):
-        for column in columns:
-            values = times(frame, column)
-            values = values[values > 0]
-            if len(values):
-                found += [int(values.min()), int(values.max())]
-    if not found:
-        values = times(run.samples("system"), "time_ns")
-        found = [int(values.min()), int(values.max())] if len(values) else []
-    return (min(found), max(found)) if found else None
+    """Return (first, last) UTC ns that attempts and samples of the targets cover, or None where there is neither.
+
+    What lies :data:`FAR_NS` from the rest, by a clock that jumped, is left out.
+    """
+    start, stop = times(run.tasks, "start_ns"), times(run.tasks, "stop_ns")
+    found = _together(np.concatenate([start, stop, times(run.samples("process"), "time_ns")]))
+    if not len(found):
+        found = _together(times(run.samples("system"), "time_ns"))
+    return (int(found[0]), int(found[-1])) if len(found) else None
+
+
+def _together(time_ns: Ints) -> Ints:
+    """Return the times in order, of several stretches far from each other the one that holds most.
+
+    Examples
+    --------
+    >>> _together(np.array([5, 4, 10**18, 0])).tolist()
+    [4, 5]
+    """
+    time_ns = np.sort(time_ns[time_ns > 0])
+    cuts = np.flatnonzero(np.diff(time_ns) > FAR_NS) + 1
+    return max(np.split(time_ns, cuts), key=len) if len(cuts) else time_ns
 
 
 def spread(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:

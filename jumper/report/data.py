@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -12,6 +13,7 @@ import pandas as pd
 
 from jumper.analysis import held, timeline
 from jumper.analysis.lanes import pack_nodes
+from jumper.analysis.summary import summarize
 from jumper.analysis.tables import Cached, RunTables, custom_columns, floats, interval_of, texts, times
 from jumper.analysis.units import human_bytes
 from jumper.report.theme import OTHER, colours
@@ -27,6 +29,7 @@ OTHER_GROUPS = "other groups"
 #: Lanes that are drawn one by one; past it, several share a row.
 MOST_LANES = 400
 LEVELS = ("process", "system", "user", "slurm")
+_DEVICE = re.compile(r"gpu_(\d+)_busy_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,11 @@ class RunRows:
     def group(self) -> tuple[Ints, list[str]]:
         """Number of each attempt's group, and the names."""
         return timeline.group_codes(self.run.tasks)
+
+    @cached_property
+    def by_group(self) -> pd.DataFrame:
+        """What each group cost, the most CPU first; see :func:`jumper.analysis.summary.summarize`."""
+        return summarize(self.run.tasks)
 
     @cached_property
     def groups(self) -> list[str]:
@@ -201,7 +209,10 @@ class RunRows:
 
     @cached_property
     def node_cpu(self) -> dict[str, Floats]:
-        """Percent of the CPUs of each node that were busy, NaN where there is no sample."""
+        """Percent of the CPUs of each node that were busy, NaN where there is no sample.
+
+        A node without any is there too, unless there are no such samples at all.
+        """
         lines = timeline.by_series(self.run.samples("system"), "cpu_ns", self.grid, self.interval_s, counter=True)
         out: dict[str, Floats] = {}
         for (node, _), line in lines.items():
@@ -209,7 +220,29 @@ class RunRows:
             cpus = facts.get("num_system_cpus") or facts.get("num_cpus")
             if cpus:
                 out[node] = np.minimum(line / 1e9 / int(cpus) * 100, 100.0)
+        for node in self.silent if out else ():
+            out.setdefault(node, np.full(self.grid.bins, np.nan))
         return out
+
+    @cached_property
+    def silent(self) -> list[str]:
+        """Nodes that ran attempts or are known, and left no samples."""
+        seen = {str(node) for stream in ("process", "system") for node in _nodes(self.run.samples(stream))}
+        return sorted({*self.run.nodes, *map(str, _nodes(self.run.tasks))} - seen - {""})
+
+    @cached_property
+    def gpus(self) -> dict[str, Floats]:
+        """Percent of the time that each device was busy, NaN where there is no sample."""
+        samples = self.run.samples("system")
+        out: dict[str, Floats] = {}
+        for column in samples.columns:
+            device = _DEVICE.fullmatch(str(column))
+            if device is None:
+                continue
+            lines = timeline.by_series(samples, device[0], self.grid, self.interval_s, counter=True)
+            for (node, _), line in lines.items():
+                out[f"{node} GPU {device[1]}"] = np.minimum(line / 1e7, 100.0)
+        return dict(sorted(out.items()))
 
     @cached_property
     def custom(self) -> list[Lines]:
@@ -254,3 +287,7 @@ class RunRows:
                 name = f"{name} on {node}"
             out[name if name not in out else f"{name} ({pid})"] = line
         return out
+
+
+def _nodes(frame: pd.DataFrame) -> list[str]:
+    return list(frame["node"].dropna().unique()) if "node" in frame else []

@@ -234,7 +234,17 @@ def network(rows: RunRows, theme: Theme) -> Any | None:
 
 def nodes(rows: RunRows, theme: Theme) -> Any | None:
     """Node by time: percent of the CPUs that are busy, whoever uses them; missing samples in a colour of their own."""
-    lines = rows.node_cpu
+    return _heat(rows, theme, rows.node_cpu, "node", "CPU busy", "CPU of the nodes, all users")
+
+
+def gpu(rows: RunRows, theme: Theme) -> Any | None:
+    """Device by time: percent of the time that it is busy; missing samples in a colour of their own."""
+    return _heat(rows, theme, rows.gpus, "device", "GPU busy", "GPU utilisation")
+
+
+def _heat(
+    rows: RunRows, theme: Theme, lines: Mapping[str, Floats], dimension: str, word: str, title: str
+) -> Any | None:
     if not lines:
         return None
     hv = holoviews()
@@ -243,8 +253,8 @@ def nodes(rows: RunRows, theme: Theme) -> Any | None:
 
     names = sorted(lines)
     image = np.round(np.vstack([lines[name] for name in names])).astype("f4")
-    hover = HoverTool(tooltips=[("time", "$x{%H:%M:%S}"), ("CPU busy", "@image{0} %")], formatters={"$x": "datetime"})
-    picture = hv.Image(image, bounds=_bounds(rows, 0, len(names)), kdims=["time", "node"], vdims="busy").opts(
+    hover = HoverTool(tooltips=[("time", "$x{%H:%M:%S}"), (word, "@image{0} %")], formatters={"$x": "datetime"})
+    picture = hv.Image(image, bounds=_bounds(rows, 0, len(names)), kdims=["time", dimension], vdims="busy").opts(
         backend="bokeh", cmap=list(interp_palette(theme.ramp, 256)), clim=(0, 100), colorbar=True, clabel="",
         tools=[hover], clipping_colors={"NaN": theme.gap},
         # "%d %" would throw in the browser and blank the whole page: the sign is doubled
@@ -252,7 +262,7 @@ def nodes(rows: RunRows, theme: Theme) -> Any | None:
                        "ticker": FixedTicker(ticks=[0, 50, 100]), "formatter": PrintfTickFormatter(format="%d %%")},
     )  # fmt: skip
     ticks = [(len(names) - 0.5 - i, plain(_short(name))) for i, name in enumerate(names)]
-    return finish(picture, rows, theme, int(np.clip(44 + 22 * len(names), 76, 420)), "CPU of the nodes, all users",
+    return finish(picture, rows, theme, int(np.clip(44 + 22 * len(names), 76, 420)), title,
                   yticks=ticks[:: -(-len(ticks) // 30)], show_grid=False)  # fmt: skip
 
 
@@ -334,7 +344,7 @@ def _asked(rows: RunRows, theme: Theme, line: Floats, dimension: str) -> list[An
     curve = hv.Curve((rows.time, line.astype("f4")), "time", dimension).opts(
         backend="bokeh", color=theme.text, line_width=1.2, interpolation="steps-mid"
     )
-    text = hv.Text(rows.time[min(top, len(line) - len(line) // 10)], float(line[top]), ASKED, valign="bottom",
+    text = hv.Text(rows.time[min(top, len(line) - len(line) // 10)], float(line[top]) * 0.94, ASKED, valign="top",
                    halign="left").opts(
         backend="bokeh", text_font_size="10px", text_color=theme.text, text_font=constant(FONT)
     )  # fmt: skip

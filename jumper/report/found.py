@@ -33,6 +33,18 @@ def found_in(run: RunTables) -> list[Finding]:
     return findings(run)
 
 
+def lead(findings: Sequence[Finding]) -> Finding | None:
+    """Return the finding whose change is most worthwhile: the first by rank that says what to do; None where none does.
+
+    Examples
+    --------
+    >>> from jumper.analysis.findings import Finding
+    >>> lead([Finding("high", "a", "failed"), Finding("medium", "b", "asks for too much", "Ask for less.")]).subject
+    'b'
+    """
+    return next((one for one in findings if one.action), None)
+
+
 def as_json(run: RunTables) -> dict[str, Any]:
     """Return all findings as one JSON document.
 

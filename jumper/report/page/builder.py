@@ -70,27 +70,39 @@ def page(run: RunTables, theme: str = "light") -> str:
     from jumper.analysis.findings import findings
     from jumper.analysis.summary import headline
     from jumper.report.data import RunRows
-    from jumper.report.page import figures, tables
+    from jumper.report.found import lead
+    from jumper.report.page import charts, figures, tables, words
     from jumper.report.theme import FONT, bokeh_theme, theme_of
 
     colours = theme_of(theme)
     rows = RunRows(run)
     run = rows.run
-    key = headline(run)
+    key, found = headline(run), findings(run)
     timeline = figures.linked(rows, colours)
     script, div = components(timeline, theme=bokeh_theme(colours)) if timeline is not None else ("", "")
-    attempts = tables.tasks(rows)
+    attempts, nodes = tables.tasks(rows), tables.nodes(rows)
+    groups = tables.groups(rows, found)
     environment = Environment(loader=PackageLoader("jumper.report", "page"), autoescape=True)
     folder = files("jumper.report") / "page"
     return environment.get_template("template.html").render(
-        title=title_of(run), subtitle=_subtitle(rows, key), figures=_key_figures(key), findings=findings(run),
-        theme=colours, font=FONT, legend=rows.colour, has_failed=bool(rows.bars["bad"].any()),
-        timeline=div, script=script, notes=_notes(rows, attempts),
-        groups=tables.groups(rows), attempts=attempts["total"], nodes=tables.nodes(rows),
+        title=title_of(run), subtitle=_subtitle(rows, key), lead=lead(found), calm=words.calm(key),
+        figures=words.key_figures(rows, key), findings=found, parts=_parts(bool(groups), bool(nodes)),
+        theme=colours, font=FONT, legend=rows.colour, marks=words.marks(rows, colours),
+        has_failed=bool(rows.bars["bad"].any()), timeline=div, script=script, words=words.in_words(rows),
+        notes=words.notes(rows, attempts), groups=groups, group_heads=tables.GROUP_HEADS,
+        more_groups=words.left_out(len(rows.by_group), len(groups), "groups", "the most CPU time"),
+        boxes=charts.boxes(rows), asked=charts.asked(rows), nodes=nodes,
+        more_nodes=words.left_out(words.node_count(rows), len(nodes), "nodes", "the first names"),
         provenance=tables.provenance(rows, key), data=_json(attempts), css=(folder / "page.css").read_text("utf-8"),
-        js=(folder / "page.js").read_text("utf-8"),
-        bokeh=_bokeh_js() if timeline is not None else "",
+        js=(folder / "page.js").read_text("utf-8"), bokeh=_bokeh_js() if timeline is not None else "",
     )  # fmt: skip
+
+
+def _parts(groups: bool, nodes: bool) -> list[tuple[str, str]]:
+    """Return anchors of the page and their names, those that it has."""
+    parts = [("findings", "findings", True), ("timeline", "timeline", True), ("groups", "groups", groups),
+             ("tasks-part", "tasks", groups), ("nodes", "nodes", nodes), ("provenance", "measuring", True)]  # fmt: skip
+    return [(name, text) for name, text, there in parts if there]
 
 
 def _bokeh_js() -> str:
@@ -128,51 +140,6 @@ def _subtitle(rows: RunRows, key: dict[str, Any]) -> str:
     name = str(rows.run.info.get("run", ""))
     parts += ["" if name in title_of(rows.run) else name, f"samples every {rows.interval_s:g} s"]
     return " · ".join(part for part in parts if part)
-
-
-def _key_figures(key: dict[str, Any]) -> list[tuple[str, str]]:
-    from jumper.analysis.units import digits, human_bytes, human_seconds
-
-    bad = key["failed"] + key["lost"]
-    words = "task" if key["attempts"] == 1 else "tasks"
-    out = [(human_seconds(key["wall_s"]), "wall time"),
-           (f"{key['attempts']:,}", f"{words}, {bad} failed or lost" if bad else f"{words}, none failed")]  # fmt: skip
-    if key["nodes"]:
-        out.append((f"{key['nodes']}", ("node" if key["nodes"] == 1 else "nodes") +
-                    (f", {key['cores']} CPUs" if key["cores"] else "")))  # fmt: skip
-    outside = key["tasks_cpu_s"] is not None and key["cpu_s"] > 1.05 * key["tasks_cpu_s"]
-    inside = f", {human_seconds(key['tasks_cpu_s'])} of it in tasks" if outside else ""
-    out.append((human_seconds(key["cpu_s"]), f"CPU time{inside}"))
-    if key["busy_cores"] is not None:
-        part = f", {key['busy_cores'] / key['cores']:.0%} of all" if key["cores"] else ""
-        out.append((digits(key["busy_cores"]), f"cores busy{part}"))
-    out.append((human_bytes(key["memory_peak_bytes"]), "highest memory peak of a task"))
-    for name, words in (("read", "read"), ("write", "written")):
-        stored, called = key[f"{name}_bytes"], key[f"{name}_chars"]
-        if stored or called:
-            out.append((human_bytes(stored or called), f"{words} {'on storage' if stored else 'through system calls'}"))
-    return [(figure, words) for figure, words in out if figure]
-
-
-def _notes(rows: RunRows, attempts: dict[str, Any]) -> list[str]:
-    """Return what the page leaves out, in words."""
-    from jumper.report.elements import MOST_BARS
-
-    notes = []
-    total, drawn = attempts["total"], len(rows.bars)
-    if rows.folded:
-        lanes = max(end for _, end in rows.node_rows.values())
-        notes.append(f"{drawn:,} attempts on {lanes:,} lanes: a row stands for several lanes and shows the group that "
-                     "held them longest; those that failed are drawn one by one.")  # fmt: skip
-    elif drawn > MOST_BARS:
-        notes.append(f"The {MOST_BARS:,} longest and failed of {drawn:,} attempts are drawn one by one; for the others "
-                     "each lane shows the group that held it longest.")  # fmt: skip
-    if drawn < total:
-        notes.append(f"{total - drawn:,} attempts have no start time and are not drawn.")
-    if len(attempts["number"]) < total:
-        notes.append(f"The table holds the {len(attempts['number']):,} longest and failed of {total:,} attempts; "
-                     "all of them are in tasks.parquet of the run.")  # fmt: skip
-    return notes
 
 
 def _json(value: Any) -> str:

@@ -23,45 +23,75 @@
     ["flags", i => at("flags", i), String, "l"],
   ].filter(([, value]) => rows.some(i => value(i) !== null));
 
+  const element = (tag, text, name) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (name) e.className = name; return e };
+  const model = name => { for (const d of window.Bokeh?.documents ?? []) { const m = d.get_model_by_name(name); if (m) return m } return null };
+
+  for (const button of document.querySelectorAll(".copy")) button.onclick = async () => {
+    const code = button.previousElementSibling;
+    try { await navigator.clipboard.writeText(code.textContent); button.textContent = "copied" }
+    catch { getSelection().selectAllChildren(code); button.textContent = "selected" }
+    setTimeout(() => { button.textContent = "copy" }, 1500);
+  };
+
   const table = find("tasks");
   if (table) {
-    const head = table.tHead.rows[0], body = table.tBodies[0], filter = find("filter"), group = find("group");
-    let order = COLUMNS.findIndex(c => c[0] === "wall time"), down = true, chosen = null;
+    const head = table.tHead.rows[0], body = table.tBodies[0], filter = find("filter"), group = find("group"), more = find("more");
+    let order = COLUMNS.findIndex(c => c[0] === "wall time"), down = true, chosen = null, limit = LIMIT;
     if (order < 0) order = 0;
     const haystack = rows.map(i => ["key", "node", "worker", "state", "flags", "group"].map(n => at(n, i) ?? "").join(" ").toLowerCase());
-    const element = (tag, text, name) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (name) e.className = name; return e };
 
     for (const name of [...new Set(values.group ?? [])].filter(n => n !== null).sort()) group.append(element("option", name));
     COLUMNS.forEach(([title, , , side], c) => {
-      const th = element("th", title, side);
+      const th = element("th", undefined, side), button = element("button", title);
+      th.scope = "col"; button.type = "button";
       th.onclick = () => { down = c === order ? !down : side !== "l"; order = c; draw() };
-      head.append(th);
+      th.append(button); head.append(th);
     });
 
+    function line(i) {
+      const tr = element("tr");
+      tr.dataset.row = i;
+      COLUMNS.forEach(([title, value, text, side], c) => {
+        const v = value(i), words = v === null ? "" : text(v), td = element("td", c ? words : undefined, side);
+        if (c === 0) {
+          const dot = element("span", "", "dot"), button = element("button", words);
+          dot.style.background = data.colours[at("group", i) ?? ""] ?? "#999";
+          button.type = "button"; button.tabIndex = -1; td.title = words;
+          td.append(dot, button);
+        }
+        if (title === "state" && failed(i)) td.classList.add("bad");
+        tr.append(td);
+      });
+      return tr;
+    }
+
+    function mark() {
+      for (const tr of body.rows) {
+        const on = +tr.dataset.row === chosen;
+        tr.classList.toggle("chosen", on);
+        on ? tr.setAttribute("aria-current", "true") : tr.removeAttribute("aria-current");
+        tr.querySelector("button").tabIndex = on ? 0 : -1;
+      }
+      if (body.rows.length && !body.querySelector("[tabindex='0']")) body.querySelector("button").tabIndex = 0;
+    }
+
     function draw() {
-      [...head.cells].forEach((th, c) => c === order ? th.setAttribute("aria-sort", down ? "descending" : "ascending") : th.removeAttribute("aria-sort"));
+      [...head.cells].forEach((th, c) => th.setAttribute("aria-sort", c !== order ? "none" : down ? "descending" : "ascending"));
       const words = filter.value.toLowerCase().split(/\s+/), value = COLUMNS[order][1];
       const kept = rows.filter(i => (!group.value || at("group", i) === group.value) && words.every(w => haystack[i].includes(w)));
       kept.sort((a, b) => { const x = value(a), y = value(b);
         return x === y ? 0 : x === null ? 1 : y === null ? -1 : (x < y ? -1 : 1) * (down ? -1 : 1) });
-      find("count").textContent = kept.length.toLocaleString("en") + (kept.length === 1 ? " task" : " tasks") + (kept.length > LIMIT ? `, first ${LIMIT} shown` : "");
-      body.replaceChildren(...kept.slice(0, LIMIT).map(i => {
-        const tr = element("tr");
-        tr.dataset.row = i;
-        if (i === chosen) tr.className = "chosen";
-        COLUMNS.forEach(([title, value, text, side], c) => {
-          const v = value(i), td = element("td", v === null ? "" : text(v), side);
-          if (c === 0) { td.title = td.textContent; const dot = element("span", "", "dot"); dot.style.background = data.colours[at("group", i) ?? ""] ?? "#999"; td.prepend(dot) }
-          if (title === "state" && failed(i)) td.classList.add("bad");
-          tr.append(td);
-        });
-        return tr;
-      }));
+      find("count").textContent = kept.length.toLocaleString("en") + (kept.length === 1 ? " task" : " tasks") +
+        (kept.length > limit ? `, first ${limit.toLocaleString("en")} shown` : "");
+      more.hidden = kept.length <= limit;
+      body.replaceChildren(...kept.slice(0, limit).map(line));
+      mark();
     }
 
-    function curve(points, colour) {
+    function curve(points, colour, words) {
       const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), last = points.length - 1 || 1;
       svg.setAttribute("viewBox", "0 0 300 46"); svg.setAttribute("preserveAspectRatio", "none");
+      svg.setAttribute("role", "img"); svg.setAttribute("aria-label", words);
       const line = points.map((y, i) => `${(i / last * 300).toFixed(1)},${(44 - y * .41).toFixed(1)}`).join(" ");
       for (const [tag, path, style] of [["polygon", `0,46 ${line} 300,46`, {fill: colour, opacity: .25}],
         ["polyline", line, {fill: "none", stroke: colour, "stroke-width": 1.5, "vector-effect": "non-scaling-stroke"}]]) {
@@ -75,14 +105,15 @@
 
     function show(i) {
       chosen = i;
-      for (const tr of body.rows) tr.classList.toggle("chosen", +tr.dataset.row === i);
       const detail = find("detail"), colour = data.colours[at("group", i) ?? ""] ?? "#999", curves = data.curves[data.number[i]] ?? {};
       detail.replaceChildren(element("b", at("key", i) ?? ""));
-      for (const [name, title, top] of [["cpu", at("thread", i) === null ? "CPU of the process" : "CPU of its thread", v => three(v) + " cores"], ["memory", "memory of the process", bytes]]) {
+      const own = at("thread", i) === null;
+      for (const [name, title, top] of [["cpu", own ? "CPU of its processes" : "CPU of its thread", v => three(v) + " cores"],
+                                        ["memory", own ? "memory of its processes" : "memory of its process", bytes]]) {
         if (!(name in curves)) continue;
-        const line = element("div", undefined, "curve");
-        line.append(element("span", title), element("span", "up to " + top(curves[name].top)));
-        detail.append(line, curve(curves[name].points, colour));
+        const line = element("div", undefined, "curve"), most = "up to " + top(curves[name].top);
+        line.append(element("span", title), element("span", most));
+        detail.append(line, curve(curves[name].points, colour, `${title}, ${most}`));
       }
       const list = element("dl");
       for (const {name, unit, meaning} of data.columns) {
@@ -93,9 +124,9 @@
         list.append(dt, element("dd", text));
       }
       detail.append(list);
+      mark();
     }
 
-    const model = name => { for (const d of window.Bokeh?.documents ?? []) { const m = d.get_model_by_name(name); if (m) return m } return null };
     function pick(i) {
       show(i);
       const source = model("jumper-tasks");
@@ -112,20 +143,41 @@
       if (tr) tr.scrollIntoView({block: "nearest"});
     };
     body.onclick = event => { const tr = event.target.closest("tr"); if (tr) pick(+tr.dataset.row) };
-    filter.oninput = group.onchange = draw;
+    body.onkeydown = event => {
+      const tr = event.target.closest("tr"), last = body.rows.length - 1, here = tr ? tr.sectionRowIndex : 0;
+      const to = {ArrowDown: Math.min(here + 1, last), ArrowUp: Math.max(here - 1, 0), Home: 0, End: last}[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      pick(+body.rows[to].dataset.row);
+      body.rows[to].querySelector("button").focus();
+    };
+    filter.oninput = group.onchange = () => { limit = LIMIT; draw() };
+    more.onclick = () => { limit += 1000; draw() };
     draw();
     if (body.rows.length) show(+body.rows[0].dataset.row);
-
-    const reset = find("reset");
-    const link = () => {
-      const range = model("jumper-time");
-      if (!range) return setTimeout(link, 100);
-      const {start, end} = range;
-      reset.onclick = () => range.setv({start, end});
-      const toggle = () => { reset.hidden = range.start === start && range.end === end };
-      range.properties.start.change.connect(toggle);
-      range.properties.end.change.connect(toggle);
-    };
-    if (reset && window.Bokeh) link();
   }
+
+  const reset = find("reset");
+  const link = () => {
+    const range = model("jumper-time");
+    if (!range) return setTimeout(link, 50);
+    const {start, end} = range;
+    const to = (a, b) => { const width = Math.min(b - a, end - start); a = Math.max(start, Math.min(a, end - width)); range.setv({start: a, end: a + width}) };
+    const steer = {
+      left: (a, b) => to(a - (b - a) / 4, b - (b - a) / 4), right: (a, b) => to(a + (b - a) / 4, b + (b - a) / 4),
+      in: (a, b) => to(a + (b - a) / 4, b - (b - a) / 4), out: (a, b) => to(a - (b - a) / 2, b + (b - a) / 2), all: () => to(start, end),
+    };
+    const keys = {ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", "0": "all"};
+    const go = name => steer[name](range.start, range.end);
+    for (const button of document.querySelectorAll("[data-steer]")) button.onclick = () => go(button.dataset.steer);
+    find("pictures").onkeydown = event => { const name = keys[event.key]; if (name && !event.ctrlKey && !event.metaKey) { event.preventDefault(); go(name) } };
+    reset.onclick = () => go("all");
+    const told = () => {
+      reset.hidden = range.start === start && range.end === end;
+      find("shown").textContent = reset.hidden ? "" : `${clock(range.start)} to ${clock(range.end)}`;
+    };
+    range.properties.start.change.connect(told);
+    range.properties.end.change.connect(told);
+  };
+  if (reset && window.Bokeh) link();
 })();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +12,14 @@ import pandas as pd
 
 from jumper.analysis.summary import lists, summarize
 from jumper.analysis.tables import RunTables, floats, in_series, series, texts, times
+from jumper.analysis.timeline import NO_NAME
 from jumper.analysis.units import digits, human_bytes, human_seconds
 from jumper.report.data import RunRows
 from jumper.report.theme import OTHER
 from jumper.schema.tasks import TASK_COLUMNS
 
 if TYPE_CHECKING:
+    from jumper.analysis.findings import Finding
     from jumper.analysis.tables import Floats, Ints
 
 #: Attempts that the page carries: all that failed and the longest; the rest stays in tasks.parquet.
@@ -27,29 +30,61 @@ MOST_CURVES, CURVE_POINTS = 1000, 48
 LEAST_SAMPLES = 3
 
 
-def groups(rows: RunRows) -> list[dict[str, Any]]:
+#: Heads of the table of groups, and what they mean.
+GROUP_HEADS = (
+    ("group", ""), ("tasks", ""), ("failed", "failed or lost"), ("CPU time", "of all tasks of the group"),
+    ("median", "wall time"), ("longest", "wall time"), ("cores used", "CPU time over wall time, of threads asked for"),
+    ("memory peak", "highest of any task"), ("asked", "memory asked for, else allowed"),
+    ("used", "highest peak, of what was asked for or allowed"), ("read", "through system calls"),
+    ("written", "through system calls"), ("limited by", "what keeps it from being faster, where the data say so"),
+    ("flagged", "tasks that carry a flag: shared, estimated, truncated, ..."),
+)  # fmt: skip
+#: Rows of the tables of groups and nodes; the rest is counted.
+MOST_ROWS = 200
+
+
+def groups(rows: RunRows, found: Sequence[Finding] = ()) -> list[dict[str, Any]]:
     """Return the rows of the table of groups, texts and shares ready to show."""
-    table = summarize(rows.run.tasks)
-    most = float(table["cores"].max()) if table["cores"].notna().any() else 0.0
+    table = rows.by_group
+    asked_threads = _threads_asked(rows)
+    limits = {one.subject: LIMITS[one.name] for one in found if one.name in LIMITS}
     out = []
-    for name, row in table.iterrows():
+    for name, row in table.head(MOST_ROWS).iterrows():
         value = {key: None if pd.isna(item) else float(item) for key, item in row.items()}
         peak, asked = value["memory_peak_bytes"], value["memory_asked_bytes"] or value["memory_limit_bytes"]
+        cores, threads = value["cores"], asked_threads.get(str(name))
+        busy = cores / threads if cores is not None and threads else None
+        used = peak / asked if peak is not None and asked else None
+        shown = str(name) or NO_NAME
+        limit = limits.get(shown) or ("CPU" if busy is not None and busy >= CPU_BOUND else "")
         out.append({
-            "name": str(name) or "(no name)", "colour": rows.colour.get(str(name) or "(no name)", OTHER),
-            "attempts": f"{value['attempts']:.0f}", "failed": f"{value['failed']:.0f}", "bad": bool(value["failed"]),
-            "cpu": human_seconds(value["cpu_s"]), "wall": human_seconds(value["wall_s"]),
-            "median": human_seconds(value["wall_median_s"]), "longest": human_seconds(value["wall_max_s"]),
-            "cores": "" if value["cores"] is None else digits(value["cores"]),
-            "cores_share": 100 * value["cores"] / most if value["cores"] and most else 0,
-            "peak": human_bytes(peak), "asked": human_bytes(asked),
-            "asked_word": "asked" if value["memory_asked_bytes"] else "allowed",
-            "used_share": 100 * peak / asked if peak and asked else None,
+            "name": shown, "colour": rows.colour.get(shown, OTHER), "attempts": f"{value['attempts']:,.0f}",
+            "failed": f"{value['failed']:,.0f}", "bad": bool(value["failed"]),
+            "cpu": human_seconds(value["cpu_s"]), "median": human_seconds(value["wall_median_s"]),
+            "longest": human_seconds(value["wall_max_s"]),
+            "busy_text": "" if cores is None else digits(cores) + (f" of {digits(threads)}" if threads else ""),
+            "busy_share": None if busy is None else 100 * busy, "peak": human_bytes(peak),
+            "asked": human_bytes(asked) + (" allowed" if asked and value["memory_asked_bytes"] is None else ""),
+            "used_text": "" if used is None else f"{used:.0%}", "used_share": None if used is None else 100 * used,
             "read": human_bytes(value["read_bytes"] if value["read_chars"] is None else value["read_chars"]),
             "written": human_bytes(value["write_bytes"] if value["write_chars"] is None else value["write_chars"]),
-            "flagged": f"{value['flagged']:.0f}",
+            "limit": limit, "flagged": f"{value['flagged']:,.0f}",
         })  # fmt: skip
     return out
+
+
+#: What limits a group that a finding is about.
+LIMITS = {"io-bound": "I/O", "gpu-starved": "waiting for data", "memory-near": "memory", "network-bound": "network",
+          "memory-pressure": "memory"}  # fmt: skip
+#: Of the threads that a group asked for, what it keeps busy where the CPU limits it.
+CPU_BOUND = 0.8
+
+
+def _threads_asked(rows: RunRows) -> dict[str, float]:
+    """Return the mean number of threads that each group asked for, where it did."""
+    asked = pd.Series(floats(rows.run.tasks, "threads_asked"))
+    mean = asked.groupby(np.array(texts(rows.run.tasks, "group"), dtype=object)).mean().dropna()
+    return {str(name): float(value) for name, value in mean.items() if value > 0}
 
 
 def tasks(rows: RunRows) -> dict[str, Any]:
@@ -167,13 +202,14 @@ def _thinned(values: Floats) -> dict[str, Any]:
     return {"top": float(f"{top:.4g}"), "points": np.round(share).astype(int).tolist()}
 
 
-def nodes(rows: RunRows) -> list[dict[str, str]]:
+def nodes(rows: RunRows) -> list[dict[str, Any]]:
     """Return the rows of the table of nodes."""
     run = rows.run
     by_node = summarize(run.tasks, by="node")
+    silent = set(rows.silent) if len(run.samples("process")) + len(run.samples("system")) else set()
     used = _highest_by_node(run.samples("system"), "memory_bytes")
     out = []
-    for name in sorted({*run.nodes, *map(str, by_node.index)} - {""}):
+    for name in sorted({*run.nodes, *map(str, by_node.index)} - {""})[:MOST_ROWS]:
         facts = run.nodes.get(name, {})
         row = by_node.loc[name].dropna().to_dict() if name in by_node.index else {}
         busy = rows.node_cpu.get(name)
@@ -182,7 +218,7 @@ def nodes(rows: RunRows) -> list[dict[str, str]]:
             "attempts": f"{row.get('attempts', 0):,.0f}", "failed": f"{row.get('failed', 0):,.0f}",
             "cpu": human_seconds(row.get("cpu_s")),
             "busy": "" if busy is None or np.isnan(busy).all() else f"{np.nanmean(busy):.0f} %",
-            "used": human_bytes(used.get(name)), "kernel": str(facts.get("kernel") or ""),
+            "silent": name in silent, "used": human_bytes(used.get(name)), "kernel": str(facts.get("kernel") or ""),
         })  # fmt: skip
     return out
 

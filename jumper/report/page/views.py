@@ -27,6 +27,7 @@ VIEWS: dict[str, Callable[[RunRows, Theme], Any]] = {
     "storage": elements.io,
     "calls": elements.calls,
     "network": elements.network,
+    "gpu": elements.gpu,
     "custom": lambda rows, theme: [elements.metric(rows, theme, found) for found in rows.custom],
     "nodes": elements.nodes,
 }
