@@ -111,7 +111,7 @@ class CellHistory:
             raise JumperError(f"expected a table of cells, found one without {', '.join(missing)}")
         history = cls()
         for row in frame.sort_values("cell_index").to_dict("records"):
-            known: dict[str, Any] = {name: row[name] for name in CELL_COLUMNS if row.get(name) == row.get(name)}
+            known: dict[str, Any] = {str(name): value for name, value in row.items() if value == value}  # no NaN
             history._cells.append(
                 Cell(
                     int(row["cell_index"]),

@@ -21,7 +21,7 @@ import msgspec
 from jumper.adapters.cells import CellHistory
 from jumper.adapters.data import NodeDataStore, NodeInfo
 from jumper.adapters.frames import pandas
-from jumper.monitor.backends.offline import OfflineMonitor, RecordedData, all_hardware, nodes_of
+from jumper.monitor.backends.offline import OfflineMonitor, RecordedData, all_hardware, frames_of, nodes_of
 from jumper.schema import VERSION
 from jumper.schema.errors import JumperError
 
@@ -157,22 +157,21 @@ def import_session(path: str | os.PathLike[str]) -> tuple[OfflineMonitor, CellHi
 def _contents(monitor: Any, nodes: Any, cells: CellHistory) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a session, the manifest last: what has one is whole."""
     names = list(nodes.node_names())
-    entries = []
     schemas: dict[str, list[str]] = {}
-    for level in nodes.levels:
+    rows: dict[str, int] = {}
+    for level in nodes.levels:  # all nodes together: what other tools look for
         frame = nodes.view(level, cell_history=cells)
-        schemas[level] = list(map(str, frame.columns))
+        schemas[level], rows[level] = list(map(str, frame.columns)), len(frame)
         yield f"perf_{level}.csv", _csv(frame)
-        if len(names) == 1:
-            entries.append((level, f"perf_{level}.csv", len(frame)))
     hardware = []
     for index, name in enumerate(names):
-        files = {level: {"file": file, "rows": rows} for level, file, rows in entries}
-        if len(names) > 1:
-            for level in nodes.levels:
-                frame = nodes.view(level, node=name)
+        if len(names) == 1:
+            files = {level: {"file": f"perf_{level}.csv", "rows": count} for level, count in rows.items()}
+        else:
+            files = {}
+            for level, frame in frames_of(nodes, name).items():
                 files[level] = {"file": f"node-{index}/perf_{level}.csv", "rows": len(frame)}
-                yield str(files[level]["file"]), _csv(frame)
+                yield f"node-{index}/perf_{level}.csv", _csv(frame)
         hardware.append({**_hardware(nodes.hardware[name]), "node": name, "files": files})
     history = cells.data
     yield "cell_history.csv", _csv(history)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,7 +14,7 @@ from jumper.utilities import node_name
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["OfflineMonitor", "RecordedData", "all_hardware", "joined_stores", "nodes_of"]
+__all__ = ["OfflineMonitor", "RecordedData", "all_hardware", "frames_of", "joined_stores", "nodes_of"]
 
 
 class RecordedData(PerformanceData):
@@ -100,6 +101,15 @@ def nodes_of(monitor: Any) -> Any:
     return store
 
 
+def frames_of(nodes: Any, node: str) -> dict[str, pd.DataFrame]:
+    """Return level -> samples of one node, for the levels that it has; nothing where it is not there."""
+    frames: dict[str, pd.DataFrame] = {}
+    for level in nodes.levels if node in nodes.node_names() else ():
+        with contextlib.suppress(ValueError):  # not every node has every level
+            frames[level] = nodes.view(level, node=node)
+    return frames
+
+
 def joined_stores(stores: Sequence[Any]) -> NodeDataStore:
     """Return one store of what several monitors measured one after the other on the same clock, as it is now."""
     out = NodeDataStore()
@@ -109,9 +119,8 @@ def joined_stores(stores: Sequence[Any]) -> NodeDataStore:
     for node, info in infos.items():
         frames: dict[str, list[pd.DataFrame]] = {}
         for store in stores:
-            if node in store.node_names():
-                for level in store.levels:
-                    frames.setdefault(level, []).append(store.view(level, node=node))
+            for level, frame in frames_of(store, node).items():
+                frames.setdefault(level, []).append(frame)
         joined = {level: _one_after_the_other(parts) for level, parts in frames.items()}
         out.register_node(info, RecordedData(joined, info))
     return out
