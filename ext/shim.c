@@ -17,7 +17,7 @@
  *     reserved    0
  *     utime_us, stime_us   CPU time, waited-for descendants included
  *     maxrss_kib  largest single process among it and its waited-for descendants
- *     mono_ns     CLOCK_MONOTONIC at the event
+ *     mono_ns     CLOCK_MONOTONIC at the event; kind 1: right before the command was started
  *
  * After each record of kind 3 it waits for one byte on FD_ACK before it reaps, so that the reader can look at the
  * zombie's /proc/PID/io (at most one second; a closed FD_ACK is no wait). When the command has been reaped, what
@@ -63,11 +63,15 @@ static int ready(int fd, short events, int timeout_ms)
     return n > 0;
 }
 
-static void report(struct record r)
+static int64_t now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    r.mono_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void report(struct record r)
+{
     /* a reader that is stopped must not stop us: a pipe that polls writable takes 56 bytes at once (pipe(7)) */
     if (ready(report_fd, POLLOUT, PATIENCE_MS) && write(report_fd, &r, sizeof r) < 0)
         return;
@@ -146,6 +150,7 @@ int main(int argc, char **argv)
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 
     volatile int exec_errno = 0; /* written by the child: after vfork the memory is shared */
+    int64_t start_ns = now_ns(); /* when this program runs again the command may have ended */
     pid_t command = vfork();
     if (command == 0) {
         sigaction(SIGCHLD, &child_action, NULL);
@@ -158,10 +163,11 @@ int main(int argc, char **argv)
         exec_errno = errno;
     close_what_is_the_commands();
     if (exec_errno != 0) {
-        report((struct record){.kind = EXEC_FAILED, .pid = command, .status = exec_errno, .is_command = 1});
+        report((struct record){
+            .kind = EXEC_FAILED, .pid = command, .status = exec_errno, .is_command = 1, .mono_ns = now_ns()});
         return exec_errno == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
     }
-    report((struct record){.kind = SPAWNED, .pid = command, .is_command = 1});
+    report((struct record){.kind = SPAWNED, .pid = command, .is_command = 1, .mono_ns = start_ns});
 
     int status = WRONG_USE, command_lives = 1;
     siginfo_t dead;
@@ -176,6 +182,7 @@ int main(int argc, char **argv)
             .utime_us = microseconds(cost.ru_utime),
             .stime_us = microseconds(cost.ru_stime),
             .maxrss_kib = cost.ru_maxrss,
+            .mono_ns = now_ns(),
         };
         forget_late_acks();
         report(r);

@@ -310,6 +310,20 @@ def test_a_tree_whose_sharing_is_not_known_is_flagged() -> None:
     assert memory(row) == (300, "rss", ["memory-estimated"])
 
 
+def test_a_mark_of_one_process_is_not_the_peak_of_a_tree_whose_sharing_was_not_known() -> None:
+    """Forty forked children of 25 MiB that end before their PSS is read: each one's mark is exact, their sum is not."""
+    forked = tick(2, 25, processes=41, pss_missing=41, rss_bytes=1010, hwm_max_bytes=25)
+    assert memory(row_of(command(None), [forked]))[2] == ["memory-estimated"]
+    later = tick(3, 400, processes=21, pss_missing=0, rss_bytes=500, hwm_max_bytes=25)
+    assert memory(row_of(command(None), [forked, later])) == (400, "pss", ["memory-estimated"])
+
+
+def test_a_shell_around_a_command_does_not_make_its_mark_unsure() -> None:
+    """What is not known of the two is at most what their programs map from the same files."""
+    row = row_of(command(None), [tick(2, 100, processes=2, pss_missing=2, rss_bytes=104, hwm_max_bytes=100)])
+    assert memory(row) == (100, "hwm", [])
+
+
 def test_the_high_water_mark_between_the_boundaries_is_exact() -> None:
     row = row_of(dask(hwm_bytes=700 * MIB, flags=["shared"]), [tick(2, 300), tick(3, 500)])
     assert memory(row) == (700, "hwm", ["shared"])

@@ -149,6 +149,13 @@ def test_waited_for_children_are_in_the_commands_record(launch: Callable[..., La
     assert record.utime_us + record.stime_us >= 600_000
 
 
+def test_a_command_that_is_over_at_once_took_as_long_as_its_cpu_time(launch: Callable[..., Launch]) -> None:
+    """It may have ended before the launcher runs again, so its start is noted before it."""
+    for _ in range(40):
+        spawned, exited = finish(launch("true"))[0]
+        assert (exited.mono_ns - spawned.mono_ns) / 1e3 >= exited.utime_us + exited.stime_us
+
+
 @pytest.mark.parametrize("code", [0, 1, 42, 255])
 def test_exit_status_is_the_commands(launch: Callable[..., Launch], code: int) -> None:
     records, status = finish(launch("sh", "-c", f"exit {code}"))

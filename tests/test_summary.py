@@ -138,6 +138,13 @@ def test_the_terminal_table_keeps_whole_figures_at_any_width(run: made.Made) -> 
     assert "no room here for: flagged" in narrow and "…" not in narrow and "1.48 GiB" in narrow
 
 
+def test_a_short_name_is_there_at_any_width() -> None:
+    run = made.make(4, names=("sh", "cp"))
+    for width in range(60, 160):
+        printed = _printed(run, "group", width)
+        assert "sh" in printed.split() and "cp" in printed.split(), printed
+
+
 def test_names_are_not_markup() -> None:
     run = made.make(4, names=("[red]x[/red]", "[/]"))
     assert "[red]x[/red]" in _printed(run, "group", 120)

@@ -28,6 +28,8 @@ GAP = 2.5
 #: bounds of a peak that lie further apart than this are flagged
 CLOSE = 1.02
 SLACK_BYTES = 1 << 20
+#: while it is not known what a tree's processes share, so much of each is taken for what programs map from files
+MAPPED_BYTES = 4 << 20
 #: what a wait and a ledger may differ by through rounding
 ROUNDING_NS = 20_000_000
 
@@ -330,6 +332,8 @@ def _memory(row: Row, facts: Row, series: Series | None, window: tuple[int, int]
         estimated = True  # a mark of one process, put on top of what the others had about then
     if unseen is None:
         estimated = True  # whether it was alone is not known
+    if series is not None and window is not None and _may_be_more(series, low, high, value):
+        estimated = True  # before it was read what its processes share, they may have held more
     if estimated or bound > CLOSE * value + SLACK_BYTES:
         row["flags"].append("memory-estimated")
 
@@ -356,6 +360,18 @@ def _sampled_peak(series: Series, low: int, high: int, whole: bool) -> tuple[flo
     several = count is not None and count[low + best] > 1
     unsure = missing is not None and missing[low + best] > 0
     return float(values[best]), "pss" if several and not unsure else "rss", bool(several and unsure)
+
+
+def _may_be_more(series: Series, low: int, high: int, value: float) -> bool:
+    """Return whether processes whose sharing was not known held so much RSS that the peak may be above value."""
+    import numpy as np
+
+    rss, missing, count = (series.columns.get(name) for name in ("rss_bytes", "pss_missing", "processes"))
+    if rss is None or missing is None or count is None:
+        return False
+    unsure = np.nan_to_num(missing[low:high]) > 0
+    let_pass = CLOSE * value + SLACK_BYTES + MAPPED_BYTES * (np.nan_to_num(count[low:high]) - 1)
+    return bool((unsure & (np.nan_to_num(rss[low:high]) > let_pass)).any())
 
 
 def _unseen_bytes(series: Series | None) -> float | None:

@@ -130,7 +130,7 @@ class _Measurement:
 
     def run(self) -> int:
         tag = None if Launcher.has_shim() else f"JUMPER_TAG={os.getpid()}.{time.monotonic_ns()}"
-        environment = dict(os.environ)
+        environment = _environment()
         if tag is not None:
             name, value = tag.split("=")
             environment[name] = value
@@ -242,6 +242,20 @@ class _Measurement:
             **more,
         }
         self.sampling.text(record)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment that this process was started with.
+
+    Where the locale is C, Python sets LC_CTYPE for itself and its children, in which
+    character classes then mean something else (PEP 538).
+    """
+    environment = dict(os.environ)
+    with contextlib.suppress(OSError):
+        started_with = Path("/proc/self/environ").read_bytes().split(b"\0")
+        if not any(entry.startswith(b"LC_CTYPE=") for entry in started_with):
+            environment.pop("LC_CTYPE", None)
+    return environment
 
 
 def _open_io(pid: int) -> int | None:

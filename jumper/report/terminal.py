@@ -43,7 +43,7 @@ class Summary:
                 left_out.append(name)
             kept = [i for i, head in enumerate(self.heads) if head not in left_out]
             widths = [max(len(row[i]) for row in [self.heads, *self.rows]) for i in kept]
-            if min(widths[0], 24) + sum(widths[1:]) + 2 * len(widths) <= options.max_width:
+            if min(widths[0], 24) + sum(widths[1:]) + 3 * (len(widths) - 1) <= options.max_width:
                 break
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for i in kept:

@@ -78,6 +78,14 @@ def test_inherited_descriptors_environment_and_folder_are_untouched(me: Runner) 
     assert output.decode().splitlines() == ["['JUMPER_SPOOL']", str(me.folder)]
 
 
+def test_a_command_in_the_locale_c_keeps_it(me: Runner) -> None:
+    """Python sets LC_CTYPE for itself and its children (PEP 538); `env` shall see what it would see without us."""
+    where = {"PATH": os.environ["PATH"], "PYTHONPATH": me.path, "LANG": "C"}
+    command = me.jumper("run", "-o", str(me.folder / "run"), "--", "env")
+    measured = subprocess.run(command, env=where, cwd=me.folder, stdout=subprocess.PIPE, check=True).stdout
+    assert measured == subprocess.run(["env"], env=where, stdout=subprocess.PIPE, check=True).stdout
+
+
 def test_signals_that_were_ignored_or_default_stay_so(me: Runner) -> None:
     # 32 and 33 are the C library's own; its posix_spawn ignores them for every program that it starts
     code = (
