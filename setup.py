@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from glob import glob
 from pathlib import Path
+from platform import machine
 from typing import Any
 
 from setuptools import Extension, setup
@@ -21,6 +22,11 @@ from setuptools.errors import CCompilerError, CompileError, ExecError
 
 #: source -> program: the launcher of `jumper run`, and what starts the jobs of a workflow
 PROGRAMS = {"ext/shim.c": "jumper/monitor/_shim", "ext/spawn.c": "jumper/monitor/_spawn"}
+#: How a program is compiled and linked, best first. Static: smaller, and no loader that would obey the command's
+#: LD_PRELOAD in here.
+WAYS = [(["-O2", "-Wall"], ["-static", "-s"]), (["-O2", "-Wall"], ["-s"])]
+#: Without a C library, where the program knows how: see ext/spawn.c.
+BARE = (["-O2", "-Wall", "-DBARE", "-ffreestanding", "-fno-stack-protector"], ["-static", "-nostdlib", "-s"])
 #: The stable ABI from this version on: one wheel for all later ones. Free-threaded builds have none.
 STABLE_ABI = None if sysconfig.get_config_var("Py_GIL_DISABLED") else ("0x030B0000", "cp311")
 
@@ -60,10 +66,9 @@ class BuildNative(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         compiler: Any = self.compiler
-        # static: smaller, and no loader that would obey the command's LD_PRELOAD in here
-        for link in (["-static", "-s"], ["-s"]):
+        for flags, link in [BARE, *WAYS] if "BARE" in Path(source).read_text() and machine() == "x86_64" else WAYS:
             try:
-                objects = compiler.compile([source], output_dir=self.build_temp, extra_preargs=["-O2", "-Wall"])
+                objects = compiler.compile([source], output_dir=self.build_temp, extra_preargs=flags)
                 compiler.link_executable(objects, target.name, output_dir=str(target.parent), extra_postargs=link)
                 return
             except (CCompilerError, ExecError, OSError) as error:

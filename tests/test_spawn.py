@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,24 @@ import json, os, signal
 signals = open("/proc/self/status").read().partition("SigBlk")[2].split("CapInh")[0]
 print(json.dumps([os.getpgid(0), os.getsid(0), sorted(os.listdir("/proc/self/fd")), dict(os.environ), signals]))
 """
+
+
+@pytest.fixture(scope="session")
+def with_a_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program as other machines than x86-64 have it."""
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"no compiler ({compiler[0]})")
+    program = tmp_path_factory.mktemp("spawn") / "_spawn"
+    source = Path(__file__).resolve().parents[1] / "ext" / "spawn.c"
+    subprocess.run([*compiler, "-O2", "-Wall", "-Werror", "-o", str(program), str(source)], check=True)
+    return program
+
+
+@pytest.fixture(autouse=True, params=["as built", "with a library"])
+def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "with a library":
+        monkeypatch.setattr(spawn, "SPAWN", request.getfixturevalue("with_a_library"))
 
 
 def told(kind: type[subprocess.Popen[str]], command: str) -> tuple[int, str]:
