@@ -126,7 +126,8 @@ def in_series(samples: pd.DataFrame) -> tuple[Ints, Ints]:
     >>> [part.tolist() for part in in_series(frame)]
     [[1, 2, 0], [0, 1, 1]]
     """
-    names = [name for name in ("node", "segment", "pid", "tid") if name in samples]
+    place = "segment" if "segment" in samples else "node"  # a segment is one node's
+    names = [name for name in (place, "pid", "tid") if name in samples]
     if samples.empty or not names:
         return np.zeros(0, dtype="int64"), np.zeros(0, dtype="int64")
     number = samples.groupby(names, dropna=False, sort=True).ngroup().to_numpy()

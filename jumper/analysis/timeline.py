@@ -94,7 +94,10 @@ def _together(time_ns: Ints) -> Ints:
     >>> _together(np.array([5, 4, 10**18, 0])).tolist()
     [4, 5]
     """
-    time_ns = np.sort(time_ns[time_ns > 0])
+    time_ns = time_ns[time_ns > 0]
+    if len(time_ns) and time_ns.max() - time_ns.min() <= FAR_NS:
+        return np.array([time_ns.min(), time_ns.max()])
+    time_ns = np.sort(time_ns)
     cuts = np.flatnonzero(np.diff(time_ns) > FAR_NS) + 1
     return max(np.split(time_ns, cuts), key=len) if len(cuts) else time_ns
 

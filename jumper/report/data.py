@@ -73,6 +73,7 @@ class RunRows:
         start, stop = span or (created, created + 1_000_000_000)
         self.grid = timeline.make_grid(start, stop)
         local = datetime.fromtimestamp(start / 1e9, UTC).astimezone()
+        self._moved: dict[tuple[str, str, str], tuple[Floats, Floats] | None] = {}
         self.zone = local.tzname() or "UTC"
         self._offset_ns = round((local.utcoffset() or local - local).total_seconds()) * 1_000_000_000
 
@@ -201,11 +202,14 @@ class RunRows:
 
     def transfer(self, stream: str, inward: str, outward: str) -> tuple[Floats, Floats] | None:
         """Return summed (read, written) bytes a second of two counters, or None where nothing moved."""
-        samples = self.run.samples(stream)
-        lines = [timeline.total_rate(samples, name, self.grid, self.interval_s) for name in (inward, outward)]
-        zero = np.zeros(self.grid.bins)
-        read, written = (zero if line is None else line for line in lines)
-        return (read, written) if read.any() or written.any() else None
+        key = stream, inward, outward
+        if key not in self._moved:
+            samples = self.run.samples(stream)
+            lines = [timeline.total_rate(samples, name, self.grid, self.interval_s) for name in (inward, outward)]
+            zero = np.zeros(self.grid.bins)
+            read, written = (zero if line is None else line for line in lines)
+            self._moved[key] = (read, written) if read.any() or written.any() else None
+        return self._moved[key]
 
     @cached_property
     def node_cpu(self) -> dict[str, Floats]:

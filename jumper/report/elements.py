@@ -18,56 +18,19 @@ import pandas as pd
 from jumper.analysis.tables import floats, texts
 from jumper.analysis.timeline import OUTSIDE
 from jumper.analysis.units import human_bytes, human_seconds
+from jumper.report.canvas import finish, holoviews, plain
 from jumper.report.data import MOST_COLOURS, OTHER_GROUPS, Lines, RunRows, Stack
-from jumper.report.extra import need
-from jumper.report.theme import FONT, OTHER, PALETTE, Theme
+from jumper.report.stacks import hover, mirrored, stacked, top_of
+from jumper.report.theme import OTHER, PALETTE, Theme
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
 
+__all__ = ["calls", "cpu", "finish", "gpu", "holoviews", "io", "memory", "metric", "network", "nodes", "overview",
+           "plain", "tasks"]  # fmt: skip
+
 #: Rectangles that carry hover texts; past it the longest and failed, over an image of the others.
 MOST_BARS = 5000
-LEFT, RIGHT = 100, 84
-#: What the line of what was asked for is called.
-ASKED = "asked by tasks"
-_ZOOM = {"default_tools": ["xpan", "xbox_zoom", "xwheel_zoom", "reset", "save"], "active_tools": ["xbox_zoom"]}
-_CLOCK = {"seconds": "%H:%M:%S", "minsec": "%H:%M:%S", "minutes": "%H:%M", "hourmin": "%H:%M", "hours": "%H:%M",
-          "days": "%d %b", "months": "%b %Y", "years": "%Y", "milliseconds": "%H:%M:%S.%3N"}  # fmt: skip
-
-
-def holoviews() -> Any:
-    """Return HoloViews with its Bokeh backend registered; the session's own backend stays as it is."""
-    hv = need("bokeh", "holoviews")
-    if "bokeh" not in hv.Store.registry:
-        current = hv.Store.current_backend if hv.Store.registry else "bokeh"
-        need("holoviews.plotting.bokeh")
-        hv.Store.current_backend = current
-    return hv
-
-
-def finish(element: Any, rows: RunRows, theme: Theme, height: int, title: str, **more: Any) -> Any:
-    """Give an element what every row has: size, borders, time axis, tools, canvas."""
-    from bokeh.models import DatetimeTickFormatter
-
-    clock: Any = _CLOCK
-    title = plain(title).replace("{", "{{").replace("}", "}}")  # HoloViews formats it
-    options = {
-        "height": height, "responsive": True, "min_width": 480, "title": title, "xlabel": "", "ylabel": "",
-        "xformatter": DatetimeTickFormatter(**clock), "xlim": tuple(rows.limits), "show_grid": True,
-        "gridstyle": {"xgrid_line_color": theme.grid, "ygrid_line_color": theme.grid}, "toolbar": None,
-        "xaxis": "bare", "show_legend": False, **_ZOOM, **more,
-        "backend_opts": {"plot.output_backend": "canvas", "plot.min_border_left": LEFT,
-                         "plot.min_border_right": RIGHT},
-    }  # fmt: skip
-    hv = holoviews()
-    if not isinstance(element, hv.Overlay):
-        options.pop("show_legend")
-    return element.opts(backend="bokeh", **options)
-
-
-def plain(text: str) -> str:
-    """Return a text that Bokeh draws as it is: TeX delimiters would make it fetch MathJax from the network."""
-    return re.sub(r"\$(?=\$)|\\(?=[\[(])", "\\g<0>\u200b", text)
 
 
 def overview(rows: RunRows, theme: Theme) -> Any:
@@ -81,7 +44,7 @@ def overview(rows: RunRows, theme: Theme) -> Any:
         backend="bokeh", color=theme.muted, alpha=0.45, line_width=0
     )
     title = f"{what}: drag the window to move or zoom every row"
-    return finish(area, rows, theme, 92, title, yaxis=None, xaxis="bottom", ylim=(0, _top(line)),
+    return finish(area, rows, theme, 92, title, yaxis=None, xaxis="bottom", ylim=(0, top_of(line)),
                   default_tools=[], active_tools=[])  # fmt: skip
 
 
@@ -197,7 +160,7 @@ def cpu(rows: RunRows, theme: Theme) -> Any | None:
     fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
     grouped = len(stack.layers) > 1
     title = "CPU by task group" if grouped else "CPU"
-    return _stacked(rows, theme, stack, "cpu", title, fill, "busy cores", "")
+    return stacked(rows, theme, stack, "cpu", title, fill, "busy cores", "")
 
 
 def memory(rows: RunRows, theme: Theme) -> Any | None:
@@ -212,7 +175,7 @@ def memory(rows: RunRows, theme: Theme) -> Any | None:
                    None if stack.asked is None else stack.asked / factor)  # fmt: skip
     title = "Memory by task group" if len(stack.layers) > 1 else "Memory"
     fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
-    return _stacked(rows, theme, scaled, "memory", title, fill, unit, unit)
+    return stacked(rows, theme, scaled, "memory", title, fill, unit, unit)
 
 
 def io(rows: RunRows, theme: Theme) -> Any | None:
@@ -288,67 +251,10 @@ def metric(rows: RunRows, theme: Theme, found: Lines) -> Any:
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     low = 0.0 if 0 <= low < 0.5 * high else low
     room = (high - low or abs(high) or 1.0) * 0.1
-    picture = hv.Overlay([*curves, _hover(rows, dimension, lines, "{0.00}", "")])
+    picture = hv.Overlay([*curves, hover(rows, dimension, lines, "{0.00}", "")])
     scope = {"system": "of the node"}.get(found.level, f"of the {found.level}")
     return finish(picture, rows, theme, 120, f"{found.metric} {scope}",
                   ylim=(low - room if low else 0.0, high + room), yticks=4)  # fmt: skip
-
-
-def _stacked(
-    rows: RunRows, theme: Theme, stack: Stack, dimension: str, title: str, fill: Mapping[str, str], label: str,
-    unit: str,
-) -> Any:  # fmt: skip
-    hv = holoviews()
-    base = np.zeros(rows.grid.bins)
-    layers = []
-    for name, line in stack.layers.items():
-        top = base + np.nan_to_num(line)
-        layers.append(
-            hv.Area((rows.time, top.astype("f4"), base.astype("f4")), "time", [dimension, f"{dimension}_base"]).opts(
-                backend="bokeh", color=fill.get(name, OTHER), line_width=0, alpha=0.9
-            )
-        )
-        base = top
-    highest = _top(base)
-    if stack.asked is not None:
-        layers += _asked(rows, theme, stack.asked, dimension)
-        highest = max(highest, _top(stack.asked))
-    shown = stack.capacity is not None and highest > 0.25 * stack.capacity
-    if stack.capacity is not None and not shown:
-        title += f" ({stack.capacity_label})"
-    if shown and stack.capacity is not None:
-        layers += _limit(rows, theme, stack.capacity, stack.capacity_label)
-        highest = max(highest, stack.capacity * 1.22)
-    told = dict(stack.layers) if stack.asked is None else {**stack.layers, ASKED: stack.asked}
-    layers.append(_hover(rows, f"{dimension}_total", told, "{0.00}", f" {unit}" if unit else "", dimension))
-    return finish(hv.Overlay(layers), rows, theme, 150, title, ylabel=label, ylim=(0, highest), yticks=4)
-
-
-def _limit(rows: RunRows, theme: Theme, value: float, label: str) -> list[Any]:
-    hv = holoviews()
-    from bokeh.core.properties import value as constant
-
-    line = hv.HLine(value).opts(backend="bokeh", color=theme.text, line_dash="dashed", line_width=1, alpha=0.7)
-    text = hv.Text(rows.time[2], value * 1.02, label, halign="left", valign="bottom").opts(
-        backend="bokeh", text_font_size="10px", text_color=theme.muted, text_font=constant(FONT)
-    )
-    return [line, text]
-
-
-def _asked(rows: RunRows, theme: Theme, line: Floats, dimension: str) -> list[Any]:
-    """Draw what the running attempts asked for together, with its name where it is highest."""
-    hv = holoviews()
-    from bokeh.core.properties import value as constant
-
-    top = int(np.argmax(line))
-    curve = hv.Curve((rows.time, line.astype("f4")), "time", dimension).opts(
-        backend="bokeh", color=theme.text, line_width=1.2, interpolation="steps-mid"
-    )
-    text = hv.Text(rows.time[min(top, len(line) - len(line) // 10)], float(line[top]) * 0.94, ASKED, valign="top",
-                   halign="left").opts(
-        backend="bokeh", text_font_size="10px", text_color=theme.text, text_font=constant(FONT)
-    )  # fmt: skip
-    return [curve, text]
 
 
 def _transfer(
@@ -357,45 +263,9 @@ def _transfer(
     moved = rows.transfer(*source)
     if moved is None:
         return None
-    hv = holoviews()
-    from bokeh.models import CustomJSTickFormatter
-
-    title = f"{title}: {words[0]} above, {words[1]} below"
-    read, written = moved
-    factor, unit = _unit(max(read.max(), written.max()))
-    read, written = read / factor, written / factor
-    up, down = _top(read), _top(written)
-    up, down = max(up, down * 0.25), max(down, up * 0.25)
-    areas = [
-        hv.Area((rows.time, line.astype("f4")), "time", dimension).opts(
-            backend="bokeh", color=colour, line_width=0, alpha=0.85
-        )
-        for line, colour in ((read, theme.read), (-written, theme.write))
-    ]
-    zero = hv.HLine(0).opts(backend="bokeh", color=theme.muted, line_width=1)
-    hover = _hover(rows, dimension, dict(zip(words, (read, written), strict=True)), "{0.00}", f" {unit}/s")
-    formatter = CustomJSTickFormatter(code="return Math.abs(tick).toLocaleString('en')")
-    return finish(hv.Overlay([*areas, zero, hover]), rows, theme, 130, title, ylabel=f"{unit}/s",
-                  ylim=(-down, up), yticks=5, yformatter=formatter)  # fmt: skip
-
-
-def _hover(
-    rows: RunRows, dimension: str, lines: Mapping[str, Floats], pattern: str, unit: str, axis: str | None = None
-) -> Any:
-    """An unseen curve that says at each time what all layers are."""
-    hv = holoviews()
-    from bokeh.models import HoverTool
-
-    fields = [f"{dimension}_{i}" for i in range(len(lines))]
-    tips = [("time", "@time{%H:%M:%S}")]
-    tips += [(name[:60], f"@{{{field}}}{pattern}{unit}") for name, field in zip(lines, fields, strict=True)]
-    hover = HoverTool(tooltips=tips, formatters={"@time": "datetime"}, mode="vline", line_policy="nearest")
-    stacked = [np.nan_to_num(line) for name, line in lines.items() if name != ASKED]
-    total = np.sum(stacked, axis=0) if axis else next(iter(lines.values()))
-    data = (rows.time, np.asarray(total, dtype="f4"), *(np.asarray(line, dtype="f4") for line in lines.values()))
-    return hv.Curve(data, "time", [axis or dimension, *fields]).opts(
-        backend="bokeh", line_alpha=0, tools=[hover], color="black"
-    )
+    factor, unit = _unit(max(line.max() for line in moved))
+    scaled = {word: line / factor for word, line in zip(words, moved, strict=True)}
+    return mirrored(rows, theme, dimension, title, unit, scaled)
 
 
 def _bounds(rows: RunRows, low: float, high: float) -> tuple[Any, float, Any, float]:
@@ -410,10 +280,6 @@ def _known(table: pd.DataFrame, column: str) -> list[float | None]:
 def _places(table: pd.DataFrame) -> list[str]:
     pairs = zip(texts(table, "node"), texts(table, "worker"), strict=True)
     return [", ".join(part for part in pair if part) for pair in pairs]
-
-
-def _top(line: Floats) -> float:
-    return float(np.nanmax(line, initial=0.0)) * 1.08 or 1.0
 
 
 def _unit(top: float) -> tuple[float, str]:

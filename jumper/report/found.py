@@ -34,7 +34,9 @@ def found_in(run: RunTables) -> list[Finding]:
 
 
 def lead(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding whose change is most worthwhile: the first by rank that says what to do; None where none does.
+    """Return the finding whose change is most worthwhile, or None where none says what to do.
+
+    The first by rank with a change to paste, else the first that says what to do.
 
     Examples
     --------
@@ -42,7 +44,7 @@ def lead(findings: Sequence[Finding]) -> Finding | None:
     >>> lead([Finding("high", "a", "failed"), Finding("medium", "b", "asks for too much", "Ask for less.")]).subject
     'b'
     """
-    return next((one for one in findings if one.action), None)
+    return next((one for one in findings if one.snippet), next((one for one in findings if one.action), None))
 
 
 def as_json(run: RunTables) -> dict[str, Any]:

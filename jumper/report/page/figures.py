@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from jumper.report.canvas import holoviews
 from jumper.report.data import RunRows
-from jumper.report.elements import holoviews, overview
+from jumper.report.elements import overview
 from jumper.report.page.views import rows_of
 from jumper.report.theme import Theme
 
