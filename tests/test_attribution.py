@@ -425,3 +425,11 @@ def test_without_any_sample_all_of_it_is_a_gap() -> None:
 def test_another_hosts_process_with_the_same_pid_is_not_this_one() -> None:
     seen = [{**tick(2, 300), "segment": "u"}, {**tick(3, 500), "node": "n2"}, {**tick(3, 600), "pid": 77}]
     assert memory(row_of(dask(), seen))[0] is None
+
+
+def test_the_process_of_a_job_is_the_one_that_ran_it_so_that_its_samples_are_found() -> None:
+    job = dask()
+    for record in job:
+        record.update(kind="snakemake", pid=70, roots=[[7, 0, None]])
+    row = row_of(job, [tick(1, 300), tick(2, 500)])
+    assert (row["pid"], row["thread"]) == (7, None) and memory(row)[0] == 500

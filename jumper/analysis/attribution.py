@@ -170,7 +170,8 @@ def _cost(
     if facts.get("ended_by"):  # the batch system's word, beside what the job could still say
         said = row.get("reason")
         row["reason"] = facts["ended_by"] if said in (None, NO_END) else f"{said}; {facts['ended_by']}"
-    if local and facts.get("roots"):
+    if local and facts.get("roots"):  # these ran it, not the process that waited for them
+        row["pid"], row["thread"] = int(facts["roots"][0][0]), None
         series = samples.trees(str(node), str(boot), facts["roots"])
     if _is_whole(facts):
         _command_cpu(row, facts, series)

@@ -44,7 +44,7 @@ TASK_COLUMNS: tuple[TaskColumn, ...] = (
     _s("external_id", "job id of the batch system"),
     _s("node", "where it started"),
     _s("worker", "worker name or address"),
-    _i("pid", "", "process that ran it"),
+    _i("pid", "", "process that ran it: of a job with processes of its own, the first of these"),
     _i("thread", "", "kernel thread id that ran it"),
     _f("queued_s", "s", "from ready to start"),
     _i("start_ns", "UTC ns", "start by the reference clock"),
