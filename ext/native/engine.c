@@ -168,6 +168,7 @@ void *engine_thread(void *argument)
         int64_t until = next_tick < next_look ? next_tick : next_look;
         if (engine->requested) {
             obey(engine, &due);
+            engine->rested_cpu = thread_cpu_ns();
             next_look = engine->going ? now : INT64_MAX;
         } else if (now >= next_tick) {
             int64_t late = now - due, skipped = late / engine->settings.interval_ns;

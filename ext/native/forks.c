@@ -135,12 +135,11 @@ static void gather(struct sessions *sessions, const struct table *table, struct 
 /* False only for what cannot descend from what is watched; `from` to `to` are new pids, one of which may have made
  * the session. */
 static bool may_be_ours(const struct sessions *sessions, const struct forks *forks, const struct table *table, int pid,
-                        int64_t from, int64_t to)
+                        int session, int64_t from, int64_t to)
 {
-    if (sessions->any)
+    if (sessions->any || session == pid)
         return true;
-    int session = getsid(pid);
-    return session <= 0 || session == pid || (session > from && session <= to) ||
+    return (session > from && session <= to) ||
            among(session, sessions->ids, (size_t)sessions->count) || table_find(table, session) != NULL ||
            among(session, forks->absent, forks->absent_count);
 }
@@ -259,9 +258,10 @@ static size_t look_at_new(struct forks *forks, struct table *table, struct set *
         unsigned char tries = i < old ? forks->tries[i] : 0;
         struct stat_fields stat;
         set_stranger(forks, pid, false);
-        if (!may_be_ours(&sessions, forks, table, pid, from, to))
+        int session = getsid(pid); /* fails where there is nobody, or nobody yet */
+        if (session > 0 && !may_be_ours(&sessions, forks, table, pid, session, from, to))
             continue;
-        if (!read_stat(table, pid, &stat)) {
+        if (session < 0 || !read_stat(table, pid, &stat)) {
             look_again(pid, tries + 1, RETRIES, absent, counts, &count);
             continue;
         }

@@ -9,7 +9,7 @@
 
 /* A process whose CPU clock stands still did not run: its old values stand, but for its memory, which others may
  * reclaim; that is read every so many passes. */
-enum { MEMORY_EVERY = 10 };
+enum { MEMORY_EVERY = 30 };
 /* Nothing enters a process's memory without a page fault, but for what khugepaged fills in, and stat shows its RSS but
  * for some pages a CPU: where neither has changed, statm is what it was; what little left is seen this late. */
 #define STATM_EVERY_NS INT64_C(4900000000)

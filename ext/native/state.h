@@ -45,7 +45,8 @@ struct engine {
     struct set *used[MOST_SETS];
     size_t used_count;
     int lock_fd;
-    int64_t lock_next, flushed, own_cpu;
+    int64_t lock_next, flushed;
+    int64_t rested_cpu; /* CPU of the thread when it last went to rest */
     struct rows rows[STREAMS + 1];
 };
 
