@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jumper_snakemake.beyond import Beyond
 from jumper_snakemake.child import IO, Child
-from jumper_snakemake.ends import OOM, oom_kills
+from jumper_snakemake.ends import OOM
 from jumper_snakemake.jobs import reason_of
 from jumper_snakemake.readings import Readings, open_io, own_memory
 from jumper_snakemake.settings import TAG
@@ -58,7 +58,7 @@ class Attempt:
         self._end: Readings | None = None
         self._own_most: Most | None = None
         self._beyond = Beyond(site)
-        self._oom_kills = oom_kills()
+        self._oom_kills = site.oom_kills()
         with site.harmless("a job's start"):
             self._join()
 
@@ -141,7 +141,7 @@ class Attempt:
             # a service is ended by Snakemake when nobody needs it any more
             well = error is None or (self.is_service and status == -signal.SIGTERM)
             state = "done" if well else "cancelled" if cancelled else "failed"
-            struck = not well and status in _KILLED and (oom_kills() or 0) > (self._oom_kills or 0)
+            struck = not well and status in _KILLED and (self.site.oom_kills(now=True) or 0) > (self._oom_kills or 0)
             reason = reason_of(status if error is not None else None, error)
             stop = {
                 **self._records("stop"),

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 #: how long a question to the batch system may take
@@ -92,17 +93,11 @@ def oom_kills(root: str = "/") -> int | None:
 
     Source: Documentation/admin-guide/cgroup-v2.rst, ``memory.events``; cgroup-v1/memory.rst, ``memory.oom_control``.
     """
-    place = _oom_files.get(root) or _oom_file(root)
-    if place is None:
-        return None
-    _oom_files[root] = place
-    return _oom_count(place)
+    place = _oom_file(root)
+    return None if place is None else _oom_count(place)
 
 
-#: root -> the file, looked for once and not at every attempt
-_oom_files: dict[str, str] = {}
-
-
+@cache  # looked for once, and not at every attempt
 def _oom_file(root: str) -> str | None:
     try:
         with open(f"{root}/proc/self/cgroup") as file:

@@ -139,10 +139,11 @@ def install(site: Site, replace_benchmark: bool = True) -> None:
 
 
 def _run_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(original)
+    parameters = inspect.signature(original).parameters
+    defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
 
     def run_wrapper(*args: Any, **kwargs: Any) -> Any:
-        attempt = _begin(signature, args, kwargs)
+        attempt = _begin({**defaults, **dict(zip(parameters, args, strict=False)), **kwargs})
         before, _local.attempt = _local.attempt, attempt
         try:
             result = original(*args, **kwargs)
@@ -158,12 +159,9 @@ def _run_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
     return run_wrapper
 
 
-def _begin(signature: inspect.Signature, args: Any, kwargs: Any) -> Attempt | None:
+def _begin(arguments: dict[str, Any]) -> Attempt | None:
     assert _site is not None
     with _site.harmless("a job's start"):
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        arguments = bound.arguments
         if getattr(arguments["job_rule"], "norun", False):
             _site.bodiless.add(arguments["job_rule"].name)
             return None

@@ -6,9 +6,11 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from jumper_snakemake.ends import oom_kills
 from jumper_snakemake.settings import Settings
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from jumper_snakemake.looks import Looker
     from jumper_snakemake.multinode import Nodes
 
+#: how old the count of the kernel's OOM killer may be that a job begins with
+OOM_FRESH_S = 1.0
 #: how often a file system that several hosts share is written to
 SHARED_FLUSH_S = 10.0
 
@@ -87,6 +91,7 @@ class Site:
         self._warned = False
         self._nodes: Nodes | None = None
         self._apart: str | None = None
+        self._oom: tuple[float, int | None] = (-OOM_FRESH_S, None)
         self.running: set[Any] = set()
         self.bodiless: set[str] = set()
         self.submitted: Callable[[Iterable[Any], str, Iterable[str]], None] | None = None
@@ -136,6 +141,14 @@ class Site:
     def note(self, record: Mapping[str, Any]) -> None:
         """Put a record into the run; on disk within an interval."""
         self.engine().text(record)
+
+    def oom_kills(self, now: bool = False) -> int | None:
+        """Return how often the kernel's OOM killer struck in this control group: as of now, or of a second ago."""
+        with self._lock:
+            taken_s, count = self._oom
+            if now or time.monotonic() - taken_s > OOM_FRESH_S:
+                self._oom = time.monotonic(), (count := oom_kills())
+            return count
 
     def harmless(self, what: str) -> Harmless:
         """Return a context that turns any failure of ours into one warning; the job goes on."""

@@ -68,14 +68,14 @@ def test_a_job_that_the_oom_killer_struck_says_so(group: Path, tmp_path: Path) -
     ],
 )
 def test_both_kinds_of_control_groups_count_kills(tmp_path: Path, groups: str, file: str, text: str) -> None:
-    assert oom_kills(str(tmp_path)) is None
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text(groups)
-    assert oom_kills(str(tmp_path)) is None
-    counts = tmp_path / "sys/fs/cgroup" / file
+    roots = [tmp_path / name for name in ("bare", "without", "with")]
+    for root in roots[1:]:
+        (root / "proc/self").mkdir(parents=True)
+        (root / "proc/self/cgroup").write_text(groups)
+    counts = roots[2] / "sys/fs/cgroup" / file
     counts.parent.mkdir(parents=True)
     counts.write_text(text)
-    assert oom_kills(str(tmp_path)) == 3
+    assert [oom_kills(str(root)) for root in roots] == [None, None, 3]
 
 
 @pytest.mark.parametrize(
