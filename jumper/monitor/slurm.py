@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +17,8 @@ __all__ = ["get_slurm_nodes", "nodes_of", "step_command", "step_environment"]
 
 #: how long a question to Slurm may take
 ASK_S = 10.0
+#: of `scontrol show job --details`: "Nodes=node[1-2] CPU_IDs=0-3,8 Mem=600 GRES="
+_SHARE = re.compile(r" Nodes=(\S+) CPU_IDs=([\d,-]+) Mem=(\d+)")
 #: of Slurm's variables, those that say which cluster it is; `--jobid` names the job, the others would shape our step
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_JWT")
 
@@ -99,31 +102,20 @@ def step_environment(environment: Mapping[str, str], without: Collection[str] = 
     return {**kept, name: value}
 
 
-def job_shares(nodes: Sequence[str], environment: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """Return what the job has of each node: ``cpus``, and ``memory_bytes`` where it has a limit.
+def job_shares(job: str) -> dict[str, dict[str, int]]:
+    """Return what a job has of each of its nodes: ``cpus``, and ``memory_bytes`` where Slurm shares that out.
 
-    Source: sbatch(1): SLURM_JOB_CPUS_PER_NODE, "40(x3),20"; SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU in MiB.
-
-    Examples
-    --------
-    >>> job_shares(["a", "b", "c"], {"SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_MEM_PER_CPU": "1"})["c"]
-    {'cpus': 2, 'memory_bytes': 2097152}
+    Empty where Slurm does not tell. Source: scontrol(1), "show job --details".
     """
-    cpus: list[int] = []
     try:
-        for part in environment.get("SLURM_JOB_CPUS_PER_NODE", "").split(","):
-            number, _, times = part.partition("(x")
-            cpus += [int(number)] * int(times.rstrip(")") or 1)
-        per_node = int(environment.get("SLURM_MEM_PER_NODE", "0"))
-        per_cpu = int(environment.get("SLURM_MEM_PER_CPU", "0"))
-    except ValueError:
-        return {}
-    if len(cpus) != len(nodes):
+        shown = _ask("scontrol", "--oneliner", "--details", "show", "job", job)
+    except (OSError, subprocess.SubprocessError):
         return {}
     shares = {}
-    for node, count in zip(nodes, cpus, strict=True):
-        share = {"cpus": count, "memory_bytes": (per_node or per_cpu * count) << 20}
-        shares[node] = {name: value for name, value in share.items() if value}
+    for nodes, cpus, mib in _SHARE.findall(shown):
+        share = {"cpus": len(expand_nodelist(f"[{cpus}]")), "memory_bytes": int(mib) << 20}
+        for node in _expand(nodes):
+            shares[node] = {name: value for name, value in share.items() if value}
     return shares
 
 

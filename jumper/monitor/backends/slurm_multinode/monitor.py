@@ -120,7 +120,7 @@ class SlurmMultinodeMonitor(BaseMonitor):
 
     def _make(self) -> Source:
         job, names = job_id(), get_slurm_nodes()
-        shares = job_shares(names, os.environ)
+        shares = job_shares(job)
         if self.log_path is not None:
             self._log = NodeLog(self.log_path, {"job": job, "interval": self.interval, "nodes": names})
         assert self.start_time is not None
