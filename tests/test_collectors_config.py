@@ -15,7 +15,8 @@ from jumper.monitor.common import CollectorConfigError, JumperError
 from jumper.monitor.pipeline import build_pipeline, load_config, load_config_text
 
 SCALAR = "handler: {_target_: jumper.monitor.metrics.handlers.ScalarHandler, column: %s}"
-BUILT_IN = ["process", "node", "cpu", "memory", "io", "network", "gpu_counters", "gpu"]
+BUILT_IN = ["process", "node", "cpu", "memory", "io", "network", "gpu_counters", "gpu", "energy", "cgroup",
+            "network_namespaces"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 EXAMPLE = REPOSITORY / "examples" / "collector_package"
 SCALAR = "{{_target_: jumper.monitor.metrics.handlers.ScalarHandler, column: {}}}"
 TARGET = "class Mine:\n    def collect(self, level, context):\n        return 42\n"
-BUILT_IN = ["process", "node", "cpu", "memory", "io", "network", "gpu_counters", "gpu"]
+BUILT_IN = ["process", "node", "cpu", "memory", "io", "network", "gpu_counters", "gpu", "energy", "cgroup",
+            "network_namespaces"]  # fmt: skip
 Install = Callable[..., Path]
 
 

@@ -99,7 +99,7 @@ class CollectorConfig(NamedTuple):
     >>> from jumper.config.load import load_config_text
     >>> config = load_config_text("collectors: {network: null}", "example")
     >>> [entry.name for entry in config.entries]
-    ['process', 'node', 'cpu', 'memory', 'io', 'gpu_counters', 'gpu']
+    ['process', 'node', 'cpu', 'memory', 'io', 'gpu_counters', 'gpu', 'energy', 'cgroup', 'network_namespaces']
     >>> CollectorConfig.from_json(config.to_json()).entries == config.entries
     True
     """

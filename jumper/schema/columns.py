@@ -148,7 +148,7 @@ COLUMNS: tuple[Column, ...] = (
            "memory.peak: since the group was made; version 1: memory.max_usage_in_bytes"),
     Column("cgroup_memory_limit_bytes", "bytes", "gauge", ("process",), "min", "sum", "min",
            "smallest memory.max on the way to the root; version 1: memory.limit_in_bytes"),
-    _gauge("cgroup_swap_bytes", "bytes", ("process",), "memory.swap.current; version 1: swap of memory.stat"),
+    _gauge("cgroup_swap_bytes", "bytes", ("process",), "memory.swap.current; version 1: memory.memsw.usage_in_bytes beyond memory.usage_in_bytes"),
     _counter("cgroup_limit_hits", "1", ("process",),
              "how often the group was at its limit: max of memory.events; version 1: memory.failcnt"),
     _counter("cgroup_oom_kills", "1", ("process",), "oom_kill of memory.events; version 1: of memory.oom_control"),

@@ -16,7 +16,8 @@ _GPU_DEVICES = (
     ("/dev/dxg", "pynvml", "nvidia-ml-py"),  # WSL
     ("/dev/kfd", "amdsmi", "amdsmi"),
 )
-NVML = "libnvidia-ml.so.1"
+_NVML = "libnvidia-ml.so.1"
+_POWERCAP = "/sys/class/powercap"
 
 
 def gpu(pid: int) -> str | None:
@@ -29,7 +30,7 @@ def gpu(pid: int) -> str | None:
     """
     found = [(module, package) for path, module, package in _GPU_DEVICES if os.path.exists(path)]
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    if any(folder and os.path.exists(os.path.join(folder, NVML)) for folder in folders):
+    if any(folder and os.path.exists(os.path.join(folder, _NVML)) for folder in folders):
         found.append(("pynvml", "nvidia-ml-py"))
     if not found:
         return "no GPU driver on this machine (no /dev/nvidiactl, /dev/dxg, /dev/kfd)"
@@ -40,8 +41,44 @@ def gpu(pid: int) -> str | None:
     return f"a GPU driver is here, but not the package {found[0][1]}"
 
 
+def energy(pid: int) -> str | None:
+    """Return why the energy of the CPUs cannot be read here; None where it can."""
+    if not os.path.isdir(_POWERCAP):
+        return f"no {_POWERCAP}: the kernel, or the virtual machine, counts none"
+    from jumper.monitor.metrics.energy.rapl import zones
+
+    return None if zones(_POWERCAP) else f"{_POWERCAP} has no counter of a CPU package that this user may read"
+
+
+def cgroup(pid: int) -> str | None:
+    """Return why no control group of a process is watched; None where one bounds its memory."""
+    from jumper.monitor.metrics.cgroup.groups import group_of
+
+    group = group_of(pid)
+    if group is None:
+        return "its control group is the whole machine, or counts no memory"
+    if group.limit_bytes is None:
+        return f"no limit of memory to watch: neither {group.memory} nor those above it set one"
+    return None
+
+
+def namespaces(pid: int) -> str | None:
+    """Return why network namespaces cannot be told apart; None where they can."""
+    return None if os.path.exists("/proc/self/ns/net") else "no /proc/PID/ns/net"
+
+
 #: name of an entry of the built-in collectors.yaml -> why it has nothing to read for a target, or None
-BESIDE: dict[str, Callable[[int], str | None]] = {"gpu_counters": gpu, "gpu": gpu}
+BESIDE: dict[str, Callable[[int], str | None]] = {
+    "gpu_counters": gpu,
+    "gpu": gpu,
+    "energy": energy,
+    "cgroup": cgroup,
+    "network_namespaces": namespaces,
+}
+
+
+#: those that have something to say only now and then
+RARE = frozenset({"network_namespaces"})
 
 
 def is_beside(entry: CollectorEntry) -> bool:

@@ -10,17 +10,18 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from jumper.config.entries import BUILT_IN
 from jumper.config.libraries import LEVELS
 from jumper.monitor.backends.native._engine import Engine, columns
 from jumper.monitor.backends.native.libraries import Libraries
 from jumper.monitor.metrics.context import CollectionContext, new_context
-from jumper.monitor.metrics.here import is_beside, without_absent
+from jumper.monitor.metrics.here import RARE, is_beside, without_absent
 from jumper.monitor.metrics.node import NodeCollector
 from jumper.monitor.metrics.process import ProcessCollector
 from jumper.monitor.nodelock import NodeLock
 from jumper.monitor.pipeline import Pipeline, build_pipeline
 from jumper.monitor.sampling import Settings, levels_event, ready_message
-from jumper.monitor.segment import SegmentWriter, new_segment_id, segment_header
+from jumper.monitor.segment import SegmentWriter, SpoolError, new_segment_id, segment_header
 from jumper.schema.columns import is_derived
 from jumper.schema.errors import MonitorUnavailableError
 from jumper.schema.segment import SUFFIX
@@ -30,6 +31,8 @@ _NAMES = {number: name for name, number in STREAMS.items()}
 _NULL = -(2**63)
 #: how long the follower waits for rows before it looks whether it shall end
 _PATIENCE_S = 0.5
+#: built-in collectors beside the engine are asked at most so often
+SLOW_S = 1.0
 
 Row = dict[str, Any]  # int, but float in the columns of C collectors; None: null
 
@@ -61,7 +64,10 @@ def schema_payload(header: Mapping[str, Any], extra: Mapping[str, list[str]] | N
 
 
 def rows_of(
-    drained: bytes, names: Mapping[int, list[str]], extra: Mapping[str, list[str]] | None = None
+    drained: bytes,
+    names: Mapping[int, list[str]],
+    extra: Mapping[str, list[str]] | None = None,
+    only: Collection[str] = tuple(STREAMS),
 ) -> Iterator[tuple[str, Row]]:
     """Yield (stream, row) of what :meth:`Engine.drain` returned; `extra` as in :func:`schema_payload`."""
     values, doubles = memoryview(drained).cast("q"), memoryview(drained).cast("d")
@@ -70,6 +76,9 @@ def rows_of(
         stream, count = values[at], values[at + 1]
         at += 2
         level, own = _NAMES[stream], at + len(names[stream])
+        if level not in only:
+            at += count
+            continue
         row: Row = dict(zip(names[stream], values[at:own].tolist(), strict=True))
         at += count
         for index, name in enumerate((extra or {}).get(level, ()), own):
@@ -103,6 +112,9 @@ class NativeSampling:
         self._added = {level: libraries.columns(level) for level in STREAMS}
         config = without_absent(libraries.others, settings.target_pid)
         own = any(is_beside(entry) for entry in config.entries)
+        followed = streaming or any(entry.origin != BUILT_IN for entry in config.entries)
+        #: the follower's part of the streams, and how long it rests between two ticks that it takes
+        self._only, self._rest_s = (tuple(STREAMS), 0.0) if followed else (tuple(LEVELS), SLOW_S)
         self._pipeline: Pipeline | None = None
         if streaming or own:
             self._pipeline = build_pipeline(config, settings.host(), settings.levels, derived=streaming)
@@ -110,7 +122,8 @@ class NativeSampling:
                 if isinstance(backend, (ProcessCollector, NodeCollector)):
                     backend.watch(())
         schema = segment = lock = b""
-        self._extra: SegmentWriter | None = None  # what Python collectors find
+        self._extra: SegmentWriter | None = None  # what Python collectors find, of which some have nothing for long
+        self._joins: str | None = None  # the segment that these belong to
         if settings.spool is not None:
             name = new_segment_id(str(settings.facts["node"]))
             self._path = os.path.join(settings.spool, name + SUFFIX)
@@ -121,8 +134,9 @@ class NativeSampling:
             segment = os.fsencode(self._path)
             if settings.node_lock:
                 lock = os.fsencode(NodeLock(settings.spool).path)
-            if own:
-                self._extra = SegmentWriter(settings.spool, {**settings.header, "kind": "collectors", "joins": name})
+            self._joins = name if own else None
+            if any(is_beside(entry) and entry.name not in RARE for entry in config.entries):
+                self._extra = self._new_extra()
         self._engine = Engine(
             settings.interval,
             schema=schema,
@@ -137,6 +151,12 @@ class NativeSampling:
         libraries.add_to(self._engine)
         self._sets: dict[str, int] = {}
         self._follower: threading.Thread | None = None
+        self._stopping = threading.Event()
+
+    def _new_extra(self) -> SegmentWriter:
+        assert self.settings.spool is not None
+        header = {**self.settings.header, "kind": "collectors", "joins": self._joins}
+        return SegmentWriter(self.settings.spool, header)
 
     @property
     def running(self) -> bool:
@@ -236,6 +256,7 @@ class NativeSampling:
         now = self._engine.statistics()
         self.text({"type": "end", "ticks": now["ticks"] + 1, "dropped": now["dropped"]})
         self._engine.stop()
+        self._stopping.set()
         if self._follower is not None:
             self._follower.join(timeout_s)
             self._follower = None
@@ -266,6 +287,7 @@ class NativeSampling:
             self._follow_now(_PATIENCE_S)
             if not self.running and self.on_end is not None and self.reason is not None:
                 self.on_end(self.reason)
+            self._stopping.wait(max(0.0, self._rest_s - self.settings.interval))
 
     def _follow_now(self, timeout_s: float) -> None:
         """Take the rows that the engine has, tick by tick; only the newest one is a tick of Python collectors."""
@@ -273,7 +295,7 @@ class NativeSampling:
         ticks: dict[int, list[tuple[str, Row]]] = {}
         while drained := self._engine.drain(timeout_s):
             timeout_s = 0.0
-            for stream, row in rows_of(drained, names, self._added):
+            for stream, row in rows_of(drained, names, self._added, self._only):
                 ticks.setdefault(int(row["mono_ns"] or 0), []).append((stream, row))
         for mono_ns, rows in ticks.items():
             self._take(mono_ns, rows, newest=mono_ns == max(ticks))
@@ -297,24 +319,29 @@ class NativeSampling:
             for name, row in rows:
                 if name not in LEVELS:
                     stream(name, row)
-        if self._extra is not None:
-            self._write_beside(self._extra, mono_ns, found, given)
+        if self._joins is not None:
+            try:
+                self._write_beside(mono_ns, found, given)
+            except SpoolError as error:  # the folder is gone, or full
+                self._joins = None
+                self._note({"type": "event", "kind": "collector-off", "text": str(error)})
         for record in self._pipeline.events:
             self._tell(record)
         self._pipeline.events.clear()
         for event in self._libraries.switched_off(self._engine):  # the engine itself puts it into the segment
             self._note(event)
 
-    def _write_beside(
-        self, extra: SegmentWriter, mono_ns: int, found: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]
-    ) -> None:
+    def _write_beside(self, mono_ns: int, found: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:
         """Write what Python collectors found; a reader joins it by tick to what the engine wrote."""
         streaming = self.settings.stream is not None  # then derived columns of ours are among them
         for level, written in found.items():
             mine = {k: v for k, v in written.items() if k not in given[level] and not (streaming and is_derived(k))}
             if mine and given[level]:
-                extra.row(level, {"mono_ns": mono_ns, **mine})
-        extra.flush()
+                if self._extra is None:
+                    self._extra = self._new_extra()
+                self._extra.row(level, {"mono_ns": mono_ns, **mine})
+        if self._extra is not None:
+            self._extra.flush()
 
     def _members(self, context: CollectionContext) -> None:
         """Fill the documents' keys of single processes."""
