@@ -28,8 +28,8 @@ WIDTH = 180
 SIZES = {"tiny": TINY, "usual": USUAL, "full": FULL}
 
 
-def _optional(module: str, function: str, extra: str = "dask") -> Callable[[Size], Iterator[Row]]:
-    def measured(size: Size) -> Iterator[Row]:
+def _optional(module: str, function: str, extra: str = "dask") -> Callable[[Size], Iterator[Row | str]]:
+    def measured(size: Size) -> Iterator[Row | str]:
         try:
             found = getattr(importlib.import_module(f"benchmarks.{module}"), function)
         except ImportError as error:
@@ -39,7 +39,8 @@ def _optional(module: str, function: str, extra: str = "dask") -> Callable[[Size
     return measured
 
 
-BENCHMARKS: dict[str, Callable[[Size], Iterator[Row]]] = {
+#: name -> what yields rows, and in between, where that takes long, what it does now
+BENCHMARKS: dict[str, Callable[[Size], Iterator[Row | str]]] = {
     "tick": bench_tick.ticks,
     "peer": bench_peer.peers,
     "schedule": bench_schedule.on_time,
@@ -61,9 +62,13 @@ def measure(names: list[str], size: Size, console: Console) -> list[Row]:
     with Progress(console=console, transient=True) as progress:
         for name in progress.track(names, description="measuring"):
             try:
-                for row in BENCHMARKS[name](size):
-                    rows.append(row)
-                    progress.update(progress.task_ids[0], description=row.figure[:60])
+                for said in BENCHMARKS[name](size):
+                    if isinstance(said, Row):
+                        rows.append(said)
+                    words = said.figure if isinstance(said, Row) else said
+                    progress.update(progress.task_ids[0], description=words[:60])
+                    if not console.is_terminal:
+                        print(words, file=sys.stderr, flush=True)
             except NotPossible as error:
                 rows.append(Row(name, "", "", f"not measured: {error}", ""))
     return rows

@@ -11,8 +11,8 @@ from distributed import Client, LocalCluster
 import jumper_dask
 from benchmarks.measuring import Row, Size, interval_of, spread
 
-#: So many tasks with and without, in all.
-TASKS = 20_000
+#: So many tasks with and without, in all, and in so many pairs: each takes the plugin to the workers and back.
+TASKS, PAIRS = 20_000, 8
 
 
 def trivial(number: int) -> int:
@@ -32,14 +32,16 @@ def once(client: Any, number: int) -> tuple[float, float]:
     return wall / number * 1e6, (used(client) - before) / number * 1e6
 
 
-def paired(size: Size) -> Iterator[Row]:
-    """Yield the ratios of wall time and of the worker's CPU; of a pair, each is the first one every second time."""
-    number = max(10, round(TASKS * size.work / size.pairs))
+def paired(size: Size) -> Iterator[Row | str]:
+    """Yield what is done, then the ratios of wall time and of the worker's CPU; each is first in every other pair."""
+    pairs = min(PAIRS, size.pairs)
+    number = max(10, round(TASKS * size.work / pairs))
     found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     cluster = LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None, silence_logs=50)
     with cluster, Client(cluster) as client:
         once(client, number)
-        for pair in range(size.pairs):
+        for pair in range(pairs):
+            yield f"Dask, pair {pair + 1} of {pairs}"
             for with_plugin in (pair % 2 == 0, pair % 2 != 0):
                 if with_plugin:
                     client.register_plugin(jumper_dask.JumperPlugin())
@@ -49,6 +51,6 @@ def paired(size: Size) -> Iterator[Row]:
     for index, what in enumerate(("wall time", "CPU of the worker")):
         ours, bare = ([round_[index] for round_ in found[told]] for told in (True, False))
         middle, low, high = interval_of([a / b for a, b in zip(ours, bare, strict=True)])
-        figure = f"Dask, {number * size.pairs:,} trivial tasks with and without the plugin, {what} a task"
+        figure = f"Dask, {number * pairs:,} trivial tasks with and without the plugin, {what} a task"
         ratio = f"{middle:.3f} (95 %: {low:.3f} to {high:.3f})"
         yield Row(figure, spread(ours, 0, " us"), spread(bare, 0, " us"), ratio, "")
