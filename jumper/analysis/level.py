@@ -172,8 +172,9 @@ def _used(frame: pd.DataFrame, column: str, factor: float = 1.0) -> Floats:
     """Return a counter as a sum that begins at 0, shape (rows,); what lies between two measurements is not in it."""
     values = frame[column].ffill().to_numpy("float64")
     grown = np.maximum(0.0, np.nan_to_num(np.diff(values, prepend=values[:1])))
-    if "cpu_util_avg" in frame:  # a series begins without a rate
-        grown[frame["cpu_util_avg"].isna().to_numpy()] = 0.0
+    rates = [name for name in ("cpu_util_avg", "io_read", "io_write") if name in frame]
+    if rates:  # a series begins without one
+        grown[frame[rates].isna().all(axis=1).to_numpy()] = 0.0
     sums: Floats = np.cumsum(grown) * factor
     return sums
 

@@ -91,6 +91,7 @@ class Sampler:
         self._late_ns = 0
         self._cpu_ns = 0
         self._own_in_target = own_in_target
+        self._ticking: tuple[int, int] | None = None  # the thread that ticks, and its clock when it began
         self._owner: int | None = None
         self._node: NodeCollector | None = None
         self._node_lock = node_lock
@@ -188,7 +189,10 @@ class Sampler:
         return self._owner is not None and self._owner != os.getpid()
 
     def _own_cpu_ns(self) -> int:
-        return self._cpu_ns + (self._sharing_cpu_ns() if self._own_in_target else 0)
+        thread, began = self._ticking or (None, 0)
+        # the target's clock, read in the middle of a tick, has what this tick took so far
+        current = time.thread_time_ns() - began if thread == threading.get_ident() else 0
+        return self._cpu_ns + current + (self._sharing_cpu_ns() if self._own_in_target else 0)
 
     def _sharing_cpu_ns(self) -> int:
         sharing = getattr(getattr(self._process, "target", None), "sharing", None)
@@ -236,6 +240,7 @@ class Sampler:
     def _tick(self) -> None:
         with self._lock:
             began = time.thread_time_ns()
+            self._ticking = threading.get_ident(), began
             node = "system" in self.levels and (self._node_lock is None or self._node_lock.held())
             if self._node_lock is not None and self._node is not None:
                 self._node.watch(self.levels if node else ())
@@ -251,6 +256,7 @@ class Sampler:
             if self._threads is not None:
                 rows["thread"] = [*self._threads.read(mono_ns)]
             self.ticks += 1
+            self._ticking = None
             self._cpu_ns += time.thread_time_ns() - began
             began = time.thread_time_ns()
             rows["monitor"] = [self._own_row(mono_ns)]
@@ -263,7 +269,6 @@ class Sampler:
             self._cpu_ns += time.thread_time_ns() - began
 
     def _own_row(self, mono_ns: int) -> dict[str, Any]:
-
         pss = self._sharing_cpu_ns()
         inside = self._own_in_target
         return {

@@ -160,9 +160,11 @@ def save_plot(
     hv = holoviews()
     path.parent.mkdir(parents=True, exist_ok=True)
     if suffix == ".html":
+        from bokeh.embed import file_html
         from bokeh.resources import INLINE
 
-        hv.save(level_plot(frame, metrics, start_time, cells), path, backend="bokeh", resources=INLINE)
+        model = hv.render(level_plot(frame, metrics, start_time, cells), backend="bokeh")
+        path.write_text(file_html(model, INLINE, path.stem), encoding="utf-8")
         return path
     current = hv.Store.current_backend
     need("matplotlib", "holoviews.plotting.mpl")

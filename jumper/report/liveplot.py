@@ -18,9 +18,10 @@ __all__ = ["LivePlot"]
 
 
 class LivePlot:
-    """One picture a metric, drawn anew every few seconds; a notebook shows it as it stands.
+    """One picture a metric, drawn anew every few seconds from when a notebook shows it.
 
-    It ends by itself when the monitor does, or with :meth:`stop`.
+    It ends by itself when the monitor does, or with :meth:`stop`. Who draws `view` otherwise calls
+    :meth:`start` afterwards: HoloViews may not draw and be fed at the same time.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ class LivePlot:
     ----------
     view : holoviews.Layout
         Of dynamic maps.
+    reason : str or None
+        Why it ended, where it could not be drawn any more.
 
     Raises
     ------
@@ -64,29 +67,43 @@ class LivePlot:
             hv.DynamicMap(partial(_draw, title, columns, start_time), streams=[self._pipe])
             for title, columns in metric_columns(first, metrics, empty=True).items()
         ]).cols(1)  # fmt: skip
+        self.reason: str | None = None
         self._stop = threading.Event()
+        self._drawing = threading.Lock()
         self._thread = threading.Thread(target=self._follow, name="jumper-live-plot", daemon=True)
-        self._thread.start()
 
     @property
     def running(self) -> bool:
-        """Whether it is still drawn."""
+        """Whether it is drawn anew."""
         return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Draw it anew from now on; again, nothing happens."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def stop(self) -> None:
         """Draw no more; what is shown stays."""
         self._stop.set()
-        if self._thread is not threading.current_thread():
+        if self.running and self._thread is not threading.current_thread():
             self._thread.join()
 
     def _follow(self) -> None:
         more = True
         while more and not self._stop.wait(self._update_s):
             more = self._running()  # asked before the last samples are read
-            self._pipe.send(self._read())
+            try:
+                with self._drawing:
+                    self._pipe.send(self._read())
+            except Exception as error:  # whatever a front end that is gone lets HoloViews raise
+                self.reason = f"{type(error).__name__}: {error}"
+                return
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self.view._repr_mimebundle_(include, exclude)
+        with self._drawing:
+            bundle = self.view._repr_mimebundle_(include, exclude)
+        self.start()
+        return bundle
 
 
 def _draw(title: str, columns: list[str], start_time: float, data: pd.DataFrame) -> Any:
