@@ -55,6 +55,7 @@ def test_help_names_the_commands_that_are_there() -> None:
     listed = [line.split()[0] for line in done.stdout.split("Commands:")[1].splitlines() if line.startswith("  ")]
     assert done.returncode == 0
     assert set(COMMANDS) == {name for name in listed if name.islower()}
+    assert "..." not in done.stdout.split("Commands:")[1]  # no line is cut off in 80 columns
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -65,8 +65,9 @@ def commands(page: str, heading: str = "") -> list[str]:
 
 
 def test_every_command_that_the_documents_show_runs(folder: Path, jumper: Jumper) -> None:
-    shown = [commands("docs/advice.md"), commands("docs/export.md"), commands("README.md", "What to change")]
-    assert [len(lines) for lines in shown] == [6, 6, 4]
+    shown = [commands(f"docs/{page}.md") for page in ("advice", "export", "compare", "findings")]
+    shown.append(commands("README.md", "What to change"))
+    assert [len(lines) for lines in shown] == [6, 6, 3, 3, 4]
     for name in ("solver.run", "before.run", "after.run"):
         if not (folder / name).exists():
             (folder / name).symlink_to("RUN")
@@ -77,6 +78,16 @@ def test_every_command_that_the_documents_show_runs(folder: Path, jumper: Jumper
         assert done.stdout
         if "-o" in arguments:
             assert (folder / arguments[-1]).stat().st_size > 0
+
+
+def test_the_python_of_the_document_on_comparing_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs/compare.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(folder)
+    exec(compile(block.replace("before.run", "RUN").replace("after.run", "after"), "docs/compare.md", "exec"), {})
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["compress"].endswith("True") and lines["read"].endswith("False") and len(lines) == 5
 
 
 def test_the_python_of_the_document_on_advice_runs(
@@ -144,7 +155,8 @@ def test_a_change_beyond_a_limit_is_status_1_and_one_line(folder: Path, jumper: 
         (("advise", "RUN", "--may-fail", "99"), "--may-fail"),
         (("advise", "RUN", "--format", "yaml"), "snakemake-profile"),
         (("findings", "absent"), "absent is not a run"),
-        (("export", "RUN", "--format", "csv", "-o", "no/such/t.csv"), "No such file or directory"),
+        (("export", "RUN", "--format", "csv", "-o", "no/such/t.csv"), "cannot write no/such/t.csv: No such file"),
+        (("export", "RUN", "-o", "run.pdf"), "'run.pdf' says no format"),
         (("export", "RUN", "--format", "xml", "-o", "t.xml"), "openmetrics"),
         (("export", "RUN", "--format", "csv"), "--output"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,18 @@ from jumper.schema.errors import RunError
 from tests import made
 
 hv = pytest.importorskip("holoviews")
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 #: Every picture, as a user calls it.
-PICTURES = ("timeline", "tasks", "cpu", "memory", "io", "network", "nodes", "distribution", "asked_vs_used")
+PICTURES = ("timeline", "tasks", "cpu", "memory", "io", "network", "gpu", "nodes", "distribution", "asked_vs_used")
 
 
 @pytest.fixture(scope="module")
 def run() -> made.Made:
-    return made.make(60)
+    """A run whose nodes have a device each, half busy."""
+    found = made.make(60)
+    system = found.streams["system"]
+    system["gpu_0_busy_ns"] = (system["time_ns"] - made.START_NS) // 2
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +80,10 @@ def test_the_most_wasteful_group_is_on_top(run: made.Made) -> None:
     assert list(waste) == sorted(waste, reverse=True) and len(table) == 5
 
 
+def test_the_gpu_is_as_busy_as_its_counter_says(drawn: dict[str, Any]) -> None:
+    assert drawn["gpu"].dimension_values("busy") == pytest.approx(50, abs=1)
+
+
 @pytest.mark.parametrize("name", [name for name in PICTURES if name != "timeline"])
 def test_a_run_that_holds_nothing_says_so_in_one_line(name: str) -> None:
     empty = Plots(made.make(0, samples=False))
@@ -116,6 +126,18 @@ def test_the_examples_of_the_docstrings_run(run: made.Made, monkeypatch: pytest.
         example = doctest.DocTestParser().get_doctest(text, {"run": opened}, thing.__name__, plots.__file__, 0)
         runner.run(example)
     assert runner.summarize().failed == 0 and runner.tries >= len(found)
+
+
+def test_the_document_draws_every_picture(run: made.Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (DOCS / "notebooks.md").read_text()
+    named = re.findall(r"^\| `(\w+)\(", text, re.MULTILINE)
+    assert named == [name for name in vars(Plots) if name[0] != "_"]
+    made.write(made.make(12), tmp_path / "RUN")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "docs/notebooks.md", "exec"), names)
+    assert names["run"].path.name == "RUN"
 
 
 def test_a_group_that_only_failed_has_no_box(run: made.Made) -> None:

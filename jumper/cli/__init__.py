@@ -108,9 +108,9 @@ def run(
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="RUN", help="The merged run.")
 def merge(folders: tuple[Path, ...], output: Path) -> None:
-    """Merge runs, or spools that were left behind, into one run, and print where it is.
+    """Merge runs, or spools that were left behind, into one.
 
-    Merging again changes nothing, and may be done while the run goes on.
+    Prints where it is. Merging again changes nothing, and may be done while the run goes on.
 
     \b
     Examples:
@@ -126,7 +126,7 @@ def merge(folders: tuple[Path, ...], output: Path) -> None:
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="One document with the list `checks`.")
 def doctor(as_json: bool) -> None:
-    """Say what can be measured here, what is missing, and what to do about it."""
+    """Say what can be measured here, what is missing, and why."""
     from jumper import doctor as checks
 
     found = checks.examine()
@@ -149,7 +149,10 @@ def doctor(as_json: bool) -> None:
     help="Folder for the run and its report.",
 )
 def demo(front_end: str, output: Path) -> None:
-    """Measure a real Dask computation or Snakemake workflow on this machine; leaves a run with report.html in it."""
+    """Measure a real Dask or Snakemake workflow on this machine.
+
+    Leaves a run with report.html in it.
+    """
     if front_end == "snakemake":
         from jumper_snakemake import demo as workflow
 

@@ -47,7 +47,9 @@ def summary(run: Path, by: str, as_json: bool) -> None:
 @RUN
 @click.option("--json", "as_json", is_flag=True, help="One document with the list `findings`.")
 def findings(run: Path, as_json: bool) -> None:
-    """Print what stands out in a run: what costs most first, each with what to do.
+    """Print what stands out in a run, and what to do about it.
+
+    What failed comes first, then what costs most; a run with nothing wrong has no findings.
 
     \b
     Examples:
@@ -127,7 +129,9 @@ def advise(run: Path, form: str, may_fail: float, as_json: bool) -> None:
 )
 @click.option("--theme", type=click.Choice(["light", "dark"]), default="light", show_default=True)
 def report(run: Path, output: Path | None, theme: str) -> None:
-    """Write a run as one HTML page that needs no network, and print where it is.
+    """Write a run as one HTML page that needs no network.
+
+    Prints where it is.
 
     \b
     Examples:
@@ -201,7 +205,9 @@ def compare(a: Path, b: Path, conditions: tuple[str, ...], as_json: bool) -> Non
     help="Compressed where its name ends in .gz.",
 )
 def export(run: Path, form: str | None, output: Path) -> None:
-    """Write a run for other tools, and print where it is.
+    """Write a run for other tools, or as a picture.
+
+    Prints where it is.
 
     \b
     Examples:

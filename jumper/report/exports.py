@@ -74,7 +74,7 @@ def export(run: RunTables, form: str, path: Path, progress: Progress | None = No
     Raises
     ------
     JumperError
-        Where there is no such format.
+        Where there is no such format, or the place cannot be written.
     MissingExtraError
         Where the extra ``report`` is not installed.
     """
@@ -84,7 +84,7 @@ def export(run: RunTables, form: str, path: Path, progress: Progress | None = No
     partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(3)}")
     done = 0
     try:
-        with _opened(partial, path.suffix == ".gz") as file:
+        with _opened(partial, path) as file:
             for piece, more in _pieces(run, form):
                 file.write(piece if isinstance(piece, bytes) else piece.encode())
                 if more and progress is not None:
@@ -96,8 +96,13 @@ def export(run: RunTables, form: str, path: Path, progress: Progress | None = No
     return path
 
 
-def _opened(path: Path, compressed: bool) -> AbstractContextManager[IO[bytes]]:
-    return cast("IO[bytes]", gzip.open(path, "wb", compresslevel=6)) if compressed else path.open("wb")
+def _opened(path: Path, target: Path) -> AbstractContextManager[IO[bytes]]:
+    try:
+        if target.suffix == ".gz":
+            return cast("IO[bytes]", gzip.open(path, "wb", compresslevel=6))
+        return path.open("wb")
+    except OSError as error:
+        raise JumperError(f"cannot write {target}: {error.strerror}; choose another place") from error
 
 
 def _total(run: RunTables, form: str) -> int:

@@ -77,8 +77,7 @@ class Plots:
         Examples
         --------
         >>> run.plot.tasks()                                                # doctest: +SKIP
-        :Overlay
-        ...
+        :...
         """
         return self._one("tasks")
 
@@ -95,13 +94,12 @@ class Plots:
         return self._one("cpu")
 
     def memory(self) -> Any:
-        """Draw memory in use over time, by worker or target, beside what the nodes have.
+        """Draw memory in use over time, by task group, beside what the nodes have.
 
         Examples
         --------
         >>> run.plot.memory().opts(height=300)                              # doctest: +SKIP
-        :Overlay
-        ...
+        :...
         """
         return self._one("memory")
 
@@ -111,8 +109,7 @@ class Plots:
         Examples
         --------
         >>> run.plot.io()                                                   # doctest: +SKIP
-        :Overlay
-        ...
+        :...
         """
         from jumper.report import elements
 
@@ -131,13 +128,24 @@ class Plots:
         """
         return self._one("network")
 
+    def gpu(self) -> Any:
+        """Draw how busy each device was over time; missing samples in a colour of their own.
+
+        Examples
+        --------
+        >>> run.plot.gpu() + run.plot.nodes()                               # doctest: +SKIP
+        :Layout
+        ...
+        """
+        return self._one("gpu")
+
     def nodes(self) -> Any:
         """Draw the CPU of each node over time, whoever used it; missing samples in a colour of their own.
 
         Examples
         --------
         >>> run.plot.nodes()                                                # doctest: +SKIP
-        :Image ...
+        :...
         """
         return self._one("nodes")
 
@@ -158,8 +166,7 @@ class Plots:
         Examples
         --------
         >>> run.plot.metric("memory_bytes")                                 # doctest: +SKIP
-        :Overlay
-        ...
+        :...
         """
         from jumper.analysis.tables import KEYS
         from jumper.report import elements
