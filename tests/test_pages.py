@@ -47,6 +47,7 @@ RUN_BY = {
     ("docs/numbers.md", "python"): "tests/test_pages.py",
     ("docs/run.md", "python"): "tests/test_pages.py",
     ("docs/segment.md", "json"): "tests/test_pages.py",
+    ("docs/slurm.md", "python"): "tests/cluster/test_slurm_multinode.py",
     ("docs/slurm.md", "sh"): "tests/snakemake/test_slurm.py",
     ("docs/slurm.md", "yaml"): "tests/snakemake/test_slurm.py",
     ("docs/snakemake.md", "sh"): "tests/snakemake/test_docs.py",
