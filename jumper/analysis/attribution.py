@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumper.analysis.deaths import NO_END, ends_of, explain
+from jumper.analysis.devices import device_cost
 from jumper.analysis.parts import by_node
 from jumper.analysis.series import Samples, Series
 from jumper.schema.tasks import PART_COLUMNS, TASK_COLUMNS
@@ -178,6 +179,7 @@ def _cost(
     else:
         _thread_cost(row, facts, samples, window, (str(node), str(boot)))
     _memory(row, facts, None if "elsewhere" in row["flags"] else series, window)
+    device_cost(row, series, window, _is_whole(facts))
     _seen(row, facts, series, window)
     if row.get("memory_limit_bytes") is None and pid is not None:
         row["memory_limit_bytes"] = limits.get((str(node), int(pid)))

@@ -8,10 +8,14 @@ from typing import Any
 Row = dict[str, Any]
 
 #: what an attempt cost is the sum of what its parts cost
-_SUMS = ("cpu_s", "cpu_user_s", "cpu_system_s", "read_bytes", "write_bytes", "read_chars", "write_chars", "processes")
+_SUMS = (
+    "cpu_s", "cpu_user_s", "cpu_system_s", "read_bytes", "write_bytes", "read_chars", "write_chars", "gpu_seconds",
+    "energy_j", "processes",
+)  # fmt: skip
 #: asked for, limited and run short of on each node: of nodes, the highest; of parts on one node, the sum
 _MEMORY = (
     "memory_peak_bytes", "rss_peak_bytes", "rss_peak_upper_bytes", "pss_peak_bytes", "swap_peak_bytes",
+    "gpu_memory_peak_bytes",
 )  # fmt: skip
 
 

@@ -90,7 +90,8 @@ PART_COLUMNS: tuple[TaskColumn, ...] = tuple(
         "key", "attempt_id", "node", "worker", "pid", "start_ns", "stop_ns", "wall_s",
         "cpu_s", "cpu_user_s", "cpu_system_s", "memory_peak_bytes", "memory_peak_source",
         "rss_peak_bytes", "rss_peak_upper_bytes", "pss_peak_bytes", "swap_peak_bytes",
-        "read_bytes", "write_bytes", "read_chars", "write_chars", "processes", "samples", "gap_s", "flags",
+        "read_bytes", "write_bytes", "read_chars", "write_chars", "gpu_seconds",
+        "gpu_memory_peak_bytes", "energy_j", "processes", "samples", "gap_s", "flags",
     }
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jumper.monitor.metrics.common import CollectorBackend
 from jumper.monitor.metrics.context import CollectionContext
-from jumper.monitor.metrics.gpu.common import Device, GpuSource, State, Use
+from jumper.monitor.metrics.gpu.common import SAMPLE_NS, Device, GpuSource, State, Use
 from jumper.monitor.metrics.gpu.sources import open_source
 from jumper.monitor.metrics.gpu.visible import setting, visible
 
@@ -43,7 +43,7 @@ class GpuCollector(CollectorBackend):
         self._uses: dict[int, Mapping[int, Use] | None] = {}
         self._before: dict[str, int] = {}
         self._totals: dict[tuple[str, int, str], int] = {}
-        self._energy: dict[tuple[str, int], int] = {}
+        self._energy: dict[tuple[str, int], tuple[int, int]] = {}
         self._strange = False
 
     def setup(self) -> dict[str, Any] | None:
@@ -104,14 +104,18 @@ class GpuCollector(CollectorBackend):
         return row
 
     def _share(self, device: Device, level: str, mine: list[Use], uses: Mapping[int, Use]) -> int | None:
-        """Return the energy of a level: of what the device took since the look before, its part of the busy time."""
+        """Return the energy of a level: of what the device took since the look before, its part of the busy time.
+
+        What it took while nobody computed is nobody's.
+        """
         energy = self._state(device).energy_uj
         if energy is None or any(use.busy_ns is None for use in uses.values()):
             return None
-        spent = max(0, energy - self._energy.get((level, device.number), energy))
-        self._energy[level, device.number] = energy
+        before, since = self._energy.setdefault((level, device.number), (energy, self._tick))
         whole, ours = (sum(use.busy_ns or 0 for use in some) for some in (uses.values(), mine))
-        return self._grown(level, device, "energy_uj", spent * ours // whole if whole else 0)
+        if whole or self._tick - since > SAMPLE_NS:  # else the driver may have no new sample yet
+            self._energy[level, device.number] = energy, self._tick
+        return self._grown(level, device, "energy_uj", max(0, energy - before) * ours // whole if whole else 0)
 
     def _grown(self, level: str, device: Device, name: str, by: int) -> int:
         key = (level, device.number, name)

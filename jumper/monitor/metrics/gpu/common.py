@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+#: longest time between two samples that a driver takes of a device's processes
+SAMPLE_NS = 1_000_000_000
+
 
 class Device(NamedTuple):
     """A GPU, or an instance that a part of one was made into (MIG).

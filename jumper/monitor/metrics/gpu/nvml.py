@@ -10,11 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jumper.monitor.metrics.gpu.common import Device, State, Use
+from jumper.monitor.metrics.gpu.common import SAMPLE_NS, Device, State, Use
 
 LIBRARY = "libnvidia-ml.so.1"
-#: longest time between two samples of a device's processes
-SAMPLE_NS = 1_000_000_000
 #: NVML's mark of a value that it does not know, 64 bits of ones
 _UNKNOWN = (1 << 64) - 1
 
