@@ -199,7 +199,7 @@ class Site:
         if native_built():
             from jumper.monitor.backends.native.sampling import NativeSampling
 
-            engine = NativeSampling
+            engine = partial(NativeSampling, cap_bytes=settings.spool_bytes())
         self._agent = engine(
             target_pid=os.getpid(),
             interval=self.interval,

@@ -21,7 +21,7 @@ struct settings {
     bool queue;            /* keep rows for engine_drain */
     int thread_pid;        /* whose threads are read; 0: nobody's */
     int64_t flush_ns;      /* write at most so often; 0: at every tick */
-    int64_t cap;           /* of the segment in bytes; 0: none */
+    int64_t cap;           /* of what the disk holds of the segment, in bytes; 0: none */
     char segment[MOST_PATH]; /* its path; "": none */
     char node_lock[MOST_PATH]; /* take `system` only while holding this; "": no lock */
     const char *schema;    /* payload of the schema block */

@@ -100,13 +100,17 @@ void segment_close(struct segment *segment)
 
 static bool append(struct segment *segment, const char *block, size_t size)
 {
-    if (segment->cap > 0 && segment->size + (int64_t)size > segment->cap) {
-        segment->error = ENOSPC;
+    struct stat info;
+    bool known = fstat(segment->fd, &info) == 0;
+    if (known && info.st_nlink == 0) { /* its folder was removed: nobody would find it */
+        segment->error = ENOENT;
         return false;
     }
-    struct stat info;
-    if (fstat(segment->fd, &info) == 0 && info.st_nlink == 0) { /* its folder was removed: nobody would find it */
-        segment->error = ENOENT;
+    int64_t held = segment->size; /* what was shipped may have been given back to the disk: fallocate(2), holes */
+    if (known && info.st_blocks * 512 < held)
+        held = info.st_blocks * 512;
+    if (segment->cap > 0 && held + (int64_t)size > segment->cap) {
+        segment->error = ENOSPC;
         return false;
     }
     ssize_t written = write(segment->fd, block, size);

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from jumper.monitor.segment import SegmentWriter, boot_id
+from jumper.store.segments import read_segment
 from jumper_dask import receiving, shipping
 from jumper_dask.roster import Roster
 from jumper_dask.running import Slots, beside, last_words, oom_kills
@@ -253,6 +254,42 @@ def test_the_disk_gets_back_what_has_come_home(writer: Any, folder: Any) -> None
     other.sources.append(adopter)
     assert asyncio.run(other.drain())
     assert (folder.spool / writer.path.name).read_bytes() == whole + writer.path.read_bytes()[size:]
+
+
+def test_samples_above_the_cap_are_dropped_and_counted_until_the_scheduler_is_back(folder: Any, tmp_path: Path) -> None:
+    pytest.importorskip("jumper.monitor.backends.native._engine", reason="the native engine is not built")
+    from jumper.monitor.backends.native.sampling import NativeSampling
+
+    cap = 4 << 20
+    sampling = NativeSampling(os.getpid(), 60.0, spool=tmp_path, header={"run": "r"}, cap_bytes=cap)
+    path = Path(sampling.start()["segment_path"])
+
+    def take(marks: range) -> None:
+        for mark in marks:
+            sampling.text({"type": "event", "kind": "mark", "n": mark, "text": "y" * 90_000})
+            sampling.flush()
+
+    try:
+        take(range(100))  # 9 MB
+        dropped, reason = sampling.dropped
+        assert dropped > 50 and reason == "No space left on device"
+        assert cap - (1 << 20) < path.stat().st_size <= cap
+        shipper = shipper_of(Scheduler(folder).call)
+        source = shipping.Source(path)
+        shipper.sources.append(source)
+        assert asyncio.run(shipper.drain())
+        if path.stat().st_blocks * 512 > 2 << 20:
+            pytest.skip("this file system cannot free a part of a file")
+        take(range(100, 110))
+        assert asyncio.run(shipper.drain())
+        assert sampling.dropped[0] == dropped, "there is room again"
+    finally:
+        sampling.stop()
+    read = read_segment(folder.spool / path.name)
+    marks = [record["n"] for record in read.records if record.get("kind") == "mark"]
+    assert marks[-10:] == list(range(100, 110)) and marks == sorted(set(marks))
+    assert read.torn == 0 and read.missing == dropped
+    source.close(remove=True)
 
 
 def test_a_dead_worker_s_segment_travels_with_its_damage(writer: Any, folder: Any) -> None:

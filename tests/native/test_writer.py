@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from ctypes import byref, c_int64
+from ctypes import CDLL, byref, c_int, c_int64, get_errno
 from pathlib import Path
 from typing import Any
 
@@ -116,4 +116,27 @@ def test_a_segment_whose_folder_is_gone_is_an_error(twins: Twins, tmp_path: Path
     path.unlink()
     twins.library.segment_block(byref(segment), fmt.TEXT, b"{}", 2, 0, 0)
     assert os.strerror(segment.error) == "No such file or directory"
+    twins.library.segment_close(byref(segment))
+
+
+def test_parts_that_were_given_back_to_the_disk_do_not_count_towards_the_cap(twins: Twins, tmp_path: Path) -> None:
+    path, segment, cap = tmp_path / "a.seg", Segment(), 256 << 10
+    assert twins.library.segment_open(byref(segment), os.fsencode(path), cap)
+
+    def fill() -> int:
+        """Write until it is full; return what the file's size grew by."""
+        before, segment.error = segment.size, 0
+        while not segment.error:
+            twins.library.segment_block(byref(segment), fmt.TEXT, b"\n" * 4000, 4000, 0, 0)
+        return int(segment.size - before)
+
+    assert cap - 8192 < fill() <= cap
+    assert fill() == 0
+    fallocate = CDLL(None, use_errno=True).fallocate
+    fallocate.argtypes = (c_int, c_int, c_int64, c_int64)
+    with path.open("r+b") as file:
+        if fallocate(file.fileno(), 3, 64 << 10, 128 << 10) != 0:  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+            pytest.skip(f"this file system cannot free a part of a file ({os.strerror(get_errno())})")
+    assert (128 << 10) - 8192 < fill() <= 128 << 10
+    assert path.stat().st_blocks * 512 <= cap
     twins.library.segment_close(byref(segment))

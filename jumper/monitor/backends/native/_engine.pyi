@@ -36,7 +36,7 @@ class Engine:
     flush_s : float
         Write at most so often; 0: at every tick.
     cap : int
-        Of the segment, in bytes; 0: none.
+        Of what the disk holds of the segment, in bytes; holes do not count; 0: none.
 
     Raises
     ------

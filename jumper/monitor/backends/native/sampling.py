@@ -87,7 +87,13 @@ def rows_of(
 
 
 class NativeSampling:
-    """The native engine for one target; parameters as in :class:`jumper.monitor.sampling.Settings`.
+    """The native engine for one target; parameters as in :class:`jumper.monitor.sampling.Settings`, and one more.
+
+    Parameters
+    ----------
+    cap_bytes : int
+        What the engine's segment holds of the disk at most, 0: no bound. Holes where parts were shipped do not count;
+        what is above is dropped and counted.
 
     Attributes
     ----------
@@ -100,7 +106,7 @@ class NativeSampling:
         At :meth:`start`, where the thread or the segment cannot be made.
     """
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    def __init__(self, *arguments: Any, cap_bytes: int = 0, **keywords: Any) -> None:
         self.settings = settings = Settings(*arguments, **keywords)
         self.reason: str | None = None
         self.ready: dict[str, Any] = {}
@@ -147,6 +153,7 @@ class NativeSampling:
             queue=self._pipeline is not None,
             thread_pid=settings.target_pid if settings.threads else 0,
             flush_s=settings.flush_s,
+            cap=cap_bytes,
         )
         libraries.add_to(self._engine)
         self._sets: dict[str, int] = {}
