@@ -86,6 +86,33 @@ def test_restart_retire_and_scale_leave_every_row_once(kit: Any, tmp_path: Path,
     all_home(kept, run)
 
 
+def test_workers_that_an_adaptive_cluster_adds_and_ends_are_measured_and_leave_every_row_once(
+    kit: Any, tmp_path: Path, kept: Kept
+) -> None:
+    with kit.cluster(workers=1, threads=1) as client:
+        client.cluster.adapt(minimum=1, maximum=3, interval="100ms", wait_count=3, target_duration="500ms")
+        gate = str(tmp_path / "gate")
+        held = client.submit(kit.wait_for, gate, 60, key="held")
+        many = client.map(kit.burn, [0.3] * 16, key="many", pure=False)
+        until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 3, what="scaling up")
+        client.gather(many)
+        Path(gate).touch()
+        held.result()
+        del held, many  # a worker that holds a result is kept longer
+        until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 1, what="scaling down")
+        client.submit(kit.burn, 0.1, key="after").result()
+        run = jumper_dask.collect(client, tmp_path / "run")
+        client.unregister_worker_plugin("jumper")
+        run = jumper_dask.collect(client, tmp_path / "run")
+    assert run.tasks.group.value_counts().to_dict() == {"held": 1, "many": 16, "after": 1}
+    assert set(run.tasks.state) == {"done"}
+    assert run.tasks.worker.nunique() >= 2
+    assert run.tasks.cpu_s[run.tasks.group == "many"].between(0.3, 0.5).all()
+    coverage = run.info["coverage"]
+    assert coverage["expected"] == coverage["came"] >= 3 and coverage["missing"] == []
+    all_home(kept, run)
+
+
 def test_workers_that_join_while_the_plugin_is_registered_are_measured_once(
     kit: Any, tmp_path: Path, kept: Kept
 ) -> None:
