@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jumper import cli, doctor
+from jumper.doctor import engines, kernel, packages
 from jumper.schema import TASK_COLUMNS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -205,18 +206,18 @@ def test_doctor_works_for_an_ordinary_user() -> None:
 
 
 def test_doctor_names_what_is_missing_and_the_next_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(doctor, "SHIM", tmp_path / "_shim")
-    assert doctor.launcher().status == "limited" and "compiler" in doctor.launcher().next_step
+    monkeypatch.setattr(engines, "SHIM", tmp_path / "_shim")
+    assert engines.launcher().status == "limited" and "compiler" in engines.launcher().next_step
     (tmp_path / "_shim").write_bytes(b"\x7fELF, but broken")
     (tmp_path / "_shim").chmod(0o755)
-    assert doctor.launcher().status == "limited"
+    assert engines.launcher().status == "limited"
     monkeypatch.setitem(sys.modules, "jumper.monitor.backends.native._engine", None)
-    assert doctor.native_extension().status == "limited" and "gcc" in doctor.native_extension().next_step
-    monkeypatch.setitem(doctor.EXTRAS, "dask", ("dask", "no-such-package-here"))
-    lacking = doctor.extra("dask")
+    assert engines.native_extension().status == "limited" and "gcc" in engines.native_extension().next_step
+    monkeypatch.setitem(packages.EXTRAS, "dask", ("dask", "no-such-package-here"))
+    lacking = packages.extra("dask")
     assert lacking.status == "missing" and "no-such-package-here" in lacking.found and "[dask]" in lacking.next_step
     monkeypatch.setenv("JUMPER_SPOOL", str(tmp_path / "_shim"))
-    assert doctor.spool().status == "missing" and "JUMPER_SPOOL" in doctor.spool().next_step
+    assert kernel.spool().status == "missing" and "JUMPER_SPOOL" in kernel.spool().next_step
 
 
 @pytest.mark.parametrize(
@@ -225,4 +226,4 @@ def test_doctor_names_what_is_missing_and_the_next_step(monkeypatch: pytest.Monk
 )
 def test_doctor_sees_hidden_processes(options: str, status: str, tmp_path: Path) -> None:
     (tmp_path / "mounts").write_text(f"/dev/vda / ext4 rw 0 0\nproc /proc proc {options} 0 0\n")
-    assert doctor.other_processes(str(tmp_path / "mounts")).status == status
+    assert kernel.other_processes(str(tmp_path / "mounts")).status == status

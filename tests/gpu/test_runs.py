@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -159,3 +160,20 @@ def test_without_a_device_there_is_nothing(tmp_path: Path) -> None:
         pytest.skip("this machine has a GPU: tests/gpu/real.py looks at it")
     facts = node_facts()
     assert (facts["num_gpus"], facts["gpu_name"]) == (0, "") and "gpus" not in facts
+
+
+def test_the_doctor_says_which_devices_there_are_and_which_are_ours(node: Nodes) -> None:
+    there = node(device() + device(OTHER))
+    arguments = [sys.executable, "-m", "jumper.cli", "doctor", "--json"]
+
+    def said(**environment: str) -> tuple[str, str, str]:
+        checks = json.loads(there.run(arguments, **environment).stdout)["checks"]
+        (check,) = [check for check in checks if check["name"] == "GPU"]
+        return check["status"], check["found"], check["next_step"]
+
+    assert said(CUDA_VISIBLE_DEVICES="1") == (
+        "ok", f"0: NVIDIA-A100 ({A100}), not for us; 1: NVIDIA-A100 ({OTHER})", ""
+    )  # fmt: skip
+    there.say("driver gone\n")
+    status, found, step = said()
+    assert status == "missing" and "Driver Not Loaded" in found and "nvidia-smi" in step

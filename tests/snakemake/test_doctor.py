@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jumper import doctor
+from jumper.doctor import packages
 from tests.snakemake.conftest import REPOSITORY
 
 
@@ -31,7 +32,7 @@ def test_the_snakemake_that_is_installed_is_measured_by_the_logger() -> None:
 )
 def test_the_way_depends_on_the_version(version: str, status: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", {"snakemake": version}.__getitem__)
-    check = doctor.snakemake_way()
+    check = packages.snakemake_way()
     assert (check.status, way in check.found) == (status, True)
 
 
@@ -40,7 +41,7 @@ def test_without_snakemake_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPat
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", absent)
-    checks = [doctor.snakemake_way(), doctor.snakemake_plugins(), doctor.snakemake_hook()]
+    checks = [packages.snakemake_way(), packages.snakemake_plugins(), packages.snakemake_hook()]
     assert [check.status for check in checks] == ["none"] * 3
 
 
@@ -49,15 +50,15 @@ def test_plugins_that_only_an_import_hook_serves_are_told(monkeypatch: pytest.Mo
     monkeypatch.setattr(importlib.metadata, "version", {"snakemake": "9.27.1"}.__getitem__)
     monkeypatch.setattr(sys, "path", path)
     monkeypatch.chdir(REPOSITORY.parent)
-    check = doctor.snakemake_plugins()
+    check = packages.snakemake_plugins()
     assert check.status == "missing"
     assert "snakemake_logger_plugin_jumper, snakemake_report_plugin_jumper" in check.found
     assert "editable_mode=compat" in check.next_step
 
 
 def test_what_a_release_has_moved_is_named_with_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor.snakemake_hook().status == "ok"
+    assert packages.snakemake_hook().status == "ok"
     monkeypatch.delattr("snakemake.executors.local.run_wrapper")
-    check = doctor.snakemake_hook()
+    check = packages.snakemake_hook()
     assert check.status == "limited"
     assert check.found == "there is no snakemake.executors.local.run_wrapper: no job is measured"
