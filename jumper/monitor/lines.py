@@ -90,7 +90,7 @@ class LineProcess:
     def hang_up(self) -> None:
         """Close its stdin."""
         if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
+            with self._lock, contextlib.suppress(OSError):
                 self._process.stdin.close()
 
     def end(self, timeout_s: float) -> None:

@@ -71,12 +71,19 @@ def nodes_of(job: str) -> list[str]:
 
 
 def step_command(
-    job: str, nodes: Sequence[str], module: str, python: str = sys.executable, wait_s: int = 5
+    job: str,
+    nodes: Sequence[str],
+    module: str,
+    python: str = sys.executable,
+    *,
+    wait_s: int = 5,
+    devices: bool = False,
 ) -> list[str]:
     """Return the command that runs a module of ours once on each of these nodes.
 
-    Its step overlaps the others and asks for no memory, devices or binding, so that no other step waits for
-    it; it fails where it is not granted within `wait_s` seconds. Source: srun(1).
+    Its step overlaps the others and asks for no memory or binding, so that no other step waits for
+    it; it fails where it is not granted within `wait_s` seconds. With `devices` it may use those of the
+    job, beside the others: only where :func:`overlaps_devices`. Source: srun(1).
 
     Examples
     --------
@@ -85,10 +92,22 @@ def step_command(
     """
     return [
         "srun", "--overlap", f"--jobid={job}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
-        f"--ntasks={len(nodes)}", "--ntasks-per-node=1", "--cpus-per-task=1", "--mem=0", "--gres=none",
-        "--cpu-bind=none", "--mpi=none", "--export=ALL", "--kill-on-bad-exit=0", f"--immediate={wait_s}", "--quiet",
-        python, "-P", "-m", module,
+        f"--ntasks={len(nodes)}", "--ntasks-per-node=1", "--cpus-per-task=1", "--mem=0", "--cpu-bind=none",
+        "--mpi=none", "--export=ALL", "--kill-on-bad-exit=0", f"--immediate={wait_s}", "--quiet",
+        *([] if devices else ["--gres=none"]), python, "-P", "-m", module,
     ]  # fmt: skip
+
+
+def overlaps_devices() -> bool:
+    """Return whether a step that overlaps others does so on devices too.
+
+    Source: srun(1), "--overlap"; up to Slurm 20.11 it was about CPUs alone.
+    """
+    try:
+        version = re.search(r"(\d+)\.(\d+)", _ask("srun", "--version"))
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return version is not None and (int(version[1]), int(version[2])) >= (21, 8)
 
 
 def step_environment(environment: Mapping[str, str], without: Collection[str] = ()) -> dict[str, str]:

@@ -92,21 +92,25 @@ class Fleet:
                 time.sleep(0.005)
 
     def _run(self) -> None:
+        reason = None
         try:
             self._launch(self._nodes)
-            self._watch()
+            reason = self._watch()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
         finally:
-            self._settled = True
             for node in self._nodes:
                 node.ask_stop()
             until = time.monotonic() + STOP_S
             for node in self._nodes:
                 node.stop(max(0.0, until - time.monotonic()))
-            self._every_look()
+            if reason is not None and self._settled and self.on_end is not None:
+                self.on_end(reason)
 
-    def _watch(self) -> None:
-        deadline = last = time.monotonic()
-        deadline += self._ready_s
+    def _watch(self) -> str | None:
+        """Look after the nodes until stopped, or until none is left; return the reason then."""
+        last = time.monotonic()
+        deadline = last + self._ready_s
         while not self._stopping:
             now = time.monotonic()
             # where we ourselves were held up, the nodes are not to blame
@@ -120,15 +124,15 @@ class Fleet:
                     if node.info is not None and node.name not in self._known:
                         self._known.add(node.name)
                         self._joined(node)
-                self._settled = True
                 if not self._known:
-                    return
-            if self._settled and all(node.state == "lost" and node.failures for node in self._nodes):
-                self._end()
-                return
+                    return None
+                self._settled = True
+            if self._settled and all(node.gone for node in self._nodes):
+                return "no node answers any more: " + "; ".join(f"{n.name}: {n.reason}" for n in self._nodes)
             self._launch(wanted)
             self._every_look()
             self._wake.wait(LOOK_S if self._settled else SOON_S)
+        return None
 
     def _launch(self, nodes: Sequence[Node]) -> None:
         """Start agents on nodes; none counts what carries the words of the others."""
@@ -138,7 +142,3 @@ class Fleet:
             pids = [pid for node in self._nodes for pid in node.pids]
             for node in nodes:
                 node.configure(pids, process_table())
-
-    def _end(self) -> None:
-        if self.on_end is not None:
-            self.on_end("no node answers any more: " + "; ".join(f"{n.name}: {n.reason}" for n in self._nodes))

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import IO, Any
+from typing import Any
 
 from jumper.adapters.data import NodeInfo
 from jumper.monitor.filesystems import is_shared
@@ -20,8 +20,8 @@ from jumper.schema.columns import COLUMNS, DERIVED, DEVICE_COLUMNS
 from jumper.schema.errors import JumperError
 
 VERSION = 1
-#: what is lost at most where the job is killed: on a file system that many share, few large writes
-FLUSH_S, SHARED_FLUSH_S = 1.0, 10.0
+#: what is lost at most where the job is killed, s and bytes: on a file system that many share, few large writes
+FLUSH_S, SHARED_FLUSH_S, MOST_WAITING = 1.0, 10.0, 1 << 16
 FIELDS = {
     "node": "name of the node, as Slurm has it",
     "timestamp": "UTC, s since 1970, by the clock of the host that runs the monitor",
@@ -70,11 +70,10 @@ class NodeLog:
         self._wall_s = time.time() - time.monotonic()
         try:
             os.makedirs(os.path.dirname(os.fspath(path)) or ".", exist_ok=True)
-            self._file: IO[str] | None = open(path, "a", encoding="utf-8", buffering=1 << 16)  # noqa: SIM115
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise JumperError(
-                f"cannot write the log {os.fspath(path)}: {error.strerror}; give another log_path"
-            ) from error
+            raise JumperError(f"cannot write {os.fspath(path)}: {error.strerror}; give another log_path") from error
+        self._waiting = bytearray()
         self._flush_s = SHARED_FLUSH_S if is_shared(path) else FLUSH_S
         self._flushed = time.monotonic()
         self._write({"type": "header", "version": VERSION, "fields": FIELDS, "units": UNITS, **header})
@@ -103,26 +102,34 @@ class NodeLog:
 
     def look(self) -> None:
         """Have it on disk what was written a while ago."""
-        if time.monotonic() - self._flushed >= self._flush_s:
-            self._flushed = time.monotonic()
-            self._guarded(lambda file: file.flush())
+        if time.monotonic() - self._flushed >= self._flush_s or len(self._waiting) >= MOST_WAITING:
+            with self._lock:
+                self._flush()
 
     def close(self) -> None:
         """Write what is left."""
-        self._guarded(lambda file: file.close())
-        self._file = None
+        with self._lock:
+            self._flush()
+            if self.reason is None:
+                self.reason = "it is closed"
+                os.close(self._fd)
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        self._guarded(lambda file: file.write(json.dumps(record) + "\n"))
-
-    def _guarded(self, do: Any) -> None:
+        line = json.dumps(record).encode() + b"\n"
         with self._lock:
-            if self._file is None:
-                return
-            try:
-                do(self._file)
-            except OSError as error:
-                self.reason, self._file = f"the log is not written any more: {error.strerror}", None
+            if self.reason is None:
+                self._waiting += line
+
+    def _flush(self) -> None:
+        """Write whole lines: another log may be appended to the same file."""
+        data, self._waiting = self._waiting, bytearray()
+        self._flushed = time.monotonic()
+        try:
+            while data and self.reason is None:
+                del data[: os.write(self._fd, data)]
+        except OSError as error:
+            self.reason = f"the log is not written any more: {error.strerror}"
+            os.close(self._fd)
 
 
 def _numbered(prefix: str, row: Mapping[str, Any]) -> dict[str, Any]:

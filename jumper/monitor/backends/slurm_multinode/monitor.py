@@ -14,7 +14,14 @@ from jumper.monitor.backends.base import BaseMonitor, Source
 from jumper.monitor.backends.slurm_multinode.fleet import Fleet
 from jumper.monitor.backends.slurm_multinode.log import NodeLog
 from jumper.monitor.backends.slurm_multinode.node import Node
-from jumper.monitor.slurm import get_slurm_nodes, job_id, job_shares, step_command, step_environment
+from jumper.monitor.slurm import (
+    get_slurm_nodes,
+    job_id,
+    job_shares,
+    overlaps_devices,
+    step_command,
+    step_environment,
+)
 
 
 class SlurmMultinodeMonitor(BaseMonitor):
@@ -60,6 +67,8 @@ class SlurmMultinodeMonitor(BaseMonitor):
         self._nodes: list[Node] = []
         self._log: NodeLog | None = None
         self._starting = self._stop_asked = False
+        self._owner: int | None = None
+        self._devices = False
         super().__init__(levels, collectors)
 
     @property
@@ -100,7 +109,7 @@ class SlurmMultinodeMonitor(BaseMonitor):
         """
         if self.running or self._starting:
             return
-        self._starting, self._stop_asked = True, False
+        self._starting, self._stop_asked, self._owner = True, False, os.getpid()
         try:
             super().start(interval)
         except BaseException:
@@ -113,6 +122,8 @@ class SlurmMultinodeMonitor(BaseMonitor):
 
     def stop(self) -> None:
         """Take the last samples and end all agents; safe to call twice, before and during :meth:`start`."""
+        if os.getpid() != self._owner:  # it was not started, or this is a fork, which has no say
+            return
         self._stop_asked = True
         if self.running and self._source is not None:
             self._end()
@@ -120,7 +131,7 @@ class SlurmMultinodeMonitor(BaseMonitor):
 
     def _make(self) -> Source:
         job, names = job_id(), get_slurm_nodes()
-        shares = job_shares(job)
+        shares, self._devices = job_shares(job), overlaps_devices()
         if self.log_path is not None:
             self._log = NodeLog(self.log_path, {"job": job, "interval": self.interval, "nodes": names})
         assert self.start_time is not None
@@ -146,7 +157,7 @@ class SlurmMultinodeMonitor(BaseMonitor):
             note=lambda record: self._note({**record, "node": node}),
             tag=f"SLURM_JOB_ID={job}",
             job=share,
-            command=step_command(job, [node], MODULE, python),
+            command=step_command(job, [node], MODULE, python, devices=self._devices),
             environment=step_environment(environment),
         )
 
@@ -196,11 +207,14 @@ class SlurmMultinodeMonitor(BaseMonitor):
     def _end(self) -> None:
         if self._source is not None:
             self._source.stop()
-        log, self._log = self._log, None
-        if log is not None:
-            log.close()
+        self._close_log()
 
     def _ended(self, reason: str | None) -> None:
         super()._ended(reason)
-        if self._log is not None:
-            self._log.look()
+        self._note({"type": "event", "kind": "monitor-lost", "text": reason, "mono_ns": time.monotonic_ns()})
+        self._close_log()
+
+    def _close_log(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()

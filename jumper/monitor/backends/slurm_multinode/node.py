@@ -14,8 +14,8 @@ from jumper.schema.errors import MonitorUnavailableError
 
 #: a node is lost after so many intervals without a sample, but not before so many seconds
 SILENT_INTERVALS, SILENT_S = 2.5, 1.0
-#: how soon a new agent is tried on a node that was lost, and after how long at the latest
-RETRY_S, RETRY_MOST_S = 2.0, 60.0
+#: how soon a new agent is tried where one has ended, or is silent, and after how long at the latest
+RETRY_S, RETRY_SILENT_S, RETRY_MOST_S = 1.0, 5.0, 60.0
 #: how long a new agent may take to answer
 PATIENCE_S = 60.0
 #: how often the node's clock is asked for, and until its offset is known
@@ -101,7 +101,7 @@ class Node:
         self.state = "starting"
         self.reason: str | None = None
         self.gap_s = 0.0
-        self.failures = 0
+        self._failures = 0
         self._make = make
         self._sample = sample
         self._event = event
@@ -119,6 +119,11 @@ class Node:
         """Processes on this host that carry what the node says."""
         agents = [placed.agent.pid for placed in (self._agent, self._next) if placed is not None]
         return [pid for pid in agents if pid is not None]
+
+    @property
+    def gone(self) -> bool:
+        """Whether its agent has ended and no other could be started."""
+        return self._agent is None and self._failures > 1
 
     @property
     def clock_error_ns(self) -> int | None:
@@ -180,13 +185,12 @@ class Node:
         """Wait until its agent has ended."""
         if self._agent is not None:
             self._agent.agent.stop(timeout_s)
-            self._agent.flush()
 
     def _look_at(self, placed: _Placed, elapsed: float) -> None:
         agent = placed.agent
         if not agent.running:
             self._agent = None
-            self._lose(agent.reason or "its agent ended")
+            self._lose(agent.reason or "its agent ended", RETRY_S)
             agent.kill()
             return
         if placed.heard:
@@ -196,7 +200,7 @@ class Node:
         else:
             self._quiet_s += elapsed
             if self._quiet_s > self._silent_s:
-                self._lose(f"no sample for {self._quiet_s:.1f} s")
+                self._lose(f"no sample for {self._quiet_s:.1f} s", RETRY_SILENT_S)
         if time.monotonic() - self._asked >= CLOCK_S:
             self._asked = time.monotonic()
             agent.ask_clock()
@@ -233,16 +237,16 @@ class Node:
         self.info = NodeInfo(**{**known, "node": self.name})
         self.data.num_cpus, self.data.num_system_cpus = self.info.num_cpus, self.info.num_system_cpus
         self.data.num_gpus = self.info.num_gpus
-        self.failures, self._retry_s, self._quiet_s = 0, RETRY_S, 0.0
+        self._failures, self._quiet_s = 0, 0.0
         if self.state == "lost":
             self._regain()
         self.state, self.reason = "measured", None
         placed.flush()
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, retry_s: float) -> None:
         if self.state == "measured":
             self.state, self._since = "lost", time.monotonic() - self._quiet_s
-            self._tried = time.monotonic()
+            self._tried, self._retry_s = time.monotonic(), retry_s
             self._event(self.name, "node-lost", reason)
         self.reason = reason
 
@@ -256,7 +260,7 @@ class Node:
         self._event(self.name, "node-back", f"there after {gap:.1f} s without it")
 
     def _failed(self, reason: str) -> None:
-        self.failures += 1
+        self._failures += 1
         self.miss(reason)
         self.reason = reason
         self._retry_s = min(RETRY_MOST_S, 2 * self._retry_s)
