@@ -108,7 +108,7 @@ def test_a_drag_zooms_all_rows_and_the_button_goes_back(opened: Page) -> None:
     page.evaluate("() => scrollTo(0, 0)")
     before = page.evaluate(RANGE)
     box = page.locator("#timeline .card").bounding_box()
-    x, y = box["x"] + box["width"] * 0.3, box["y"] + 400
+    x, y = box["x"] + box["width"] * 0.3, box["y"] + 430
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + 150, y, steps=6)

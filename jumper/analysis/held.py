@@ -9,7 +9,7 @@ import pandas as pd
 
 from jumper.analysis.rates import GAP_INTERVALS
 from jumper.analysis.tables import RunTables, floats, in_series, texts, times
-from jumper.analysis.timeline import OUTSIDE, Grid, group_codes, spread, targets, total_gauge
+from jumper.analysis.timeline import OUTSIDE, Grid, Grouping, group_codes, spread, targets, total_gauge
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
@@ -34,7 +34,9 @@ def asked(run: RunTables, grid: Grid, column: str) -> Floats | None:
     return spread(begin, end, value[known] * (end - begin), grid.edges) / grid.width_s
 
 
-def memory_by_group(run: RunTables, grid: Grid, interval_s: float) -> dict[str, Floats]:
+def memory_by_group(
+    run: RunTables, grid: Grid, interval_s: float, grouping: Grouping | None = None
+) -> dict[str, Floats]:
     """Return the memory in use by group in each bin, in bytes, and of :data:`OUTSIDE` while no attempt ran.
 
     The sum over the groups is the highest sum over all processes in the bin. A process
@@ -47,7 +49,7 @@ def memory_by_group(run: RunTables, grid: Grid, interval_s: float) -> dict[str, 
     if samples.empty or "pid" not in samples:
         return {}
     highest = total_gauge(samples, "memory_bytes", grid, interval_s)
-    group, names = group_codes(run.tasks)
+    group, names = grouping or group_codes(run.tasks)
     held = np.zeros((len(names) + 1, grid.bins))
     at, until, value, process, known = _intervals(samples, grid, interval_s)
     begin, end, of_attempt, rows = _attempts(run, grid, known)

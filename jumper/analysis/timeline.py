@@ -27,6 +27,10 @@ OUTSIDE = "outside tasks"
 NO_NAME = "(no name)"
 
 
+#: The number of each attempt's group, and the names.
+Grouping = tuple["Ints", list[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Bins of one width over the time of a run.
@@ -252,7 +256,7 @@ def by_series(
     return lines
 
 
-def cpu_by_group(run: RunTables, grid: Grid, interval_s: float) -> dict[str, Floats]:
+def cpu_by_group(run: RunTables, grid: Grid, interval_s: float, grouping: Grouping | None = None) -> dict[str, Floats]:
     """Return busy cores of each task group in each bin, and of :data:`OUTSIDE`.
 
     The area of a group is the ``cpu_s`` of its attempts. Its shape follows the counter
@@ -265,7 +269,7 @@ def cpu_by_group(run: RunTables, grid: Grid, interval_s: float) -> dict[str, Flo
     cpu = floats(tasks, "cpu_s")
     pid, thread = times(tasks, "pid"), times(tasks, "thread")
     node, nodes = pd.factorize(np.array(texts(tasks, "node"), dtype=object))
-    group, groups = group_codes(tasks)
+    group, groups = grouping or group_codes(tasks)
     threads = _counters(run.samples("thread"), grid, "tid")
     trees = _counters(targets(run), grid, "pid")
     # attempts of one thread one after the other
@@ -306,7 +310,7 @@ def cpu_by_group(run: RunTables, grid: Grid, interval_s: float) -> dict[str, Flo
     return out
 
 
-def group_codes(tasks: pd.DataFrame) -> tuple[Ints, list[str]]:
+def group_codes(tasks: pd.DataFrame) -> Grouping:
     """Return the number of each attempt's group, and the names; a group without one is ``(no name)``."""
     codes, names = pd.factorize(np.array(texts(tasks, "group"), dtype=object))
     return codes.astype("int64"), [str(name) or NO_NAME for name in names]

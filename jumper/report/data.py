@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from jumper.analysis.tables import Floats, Ints
+    from jumper.analysis.timeline import Grouping
 
 #: Groups or lines that get a colour of their own; the rest is drawn together.
 MOST_COLOURS = 7
@@ -94,11 +95,11 @@ class RunRows:
 
     @cached_property
     def cpu_lines(self) -> dict[str, Floats]:
-        """Busy cores by group, and outside of tasks."""
-        return timeline.cpu_by_group(self.run, self.grid, self.interval_s)
+        """Busy cores by group as drawn, and outside of tasks."""
+        return timeline.cpu_by_group(self.run, self.grid, self.interval_s, self._drawn)
 
     @cached_property
-    def group(self) -> tuple[Ints, list[str]]:
+    def group(self) -> Grouping:
         """Number of each attempt's group, and the names."""
         return timeline.group_codes(self.run.tasks)
 
@@ -169,15 +170,16 @@ class RunRows:
         begin, end = self.grid.seconds(times(self.bars, "start")), self.grid.seconds(times(self.bars, "stop"))
         return timeline.spread(begin, end, end - begin, self.grid.edges) / self.grid.width_s
 
+    @cached_property
+    def _drawn(self) -> Grouping:
+        """Groups as they are drawn: those with a colour of their own in their order, and all others as one."""
+        codes, names = self.group
+        place = {name: number for number, name in enumerate(self.groups)}
+        return np.array([place.get(name, len(place)) for name in names], dtype="int64")[codes], [*place, OTHER_GROUPS]
+
     def _stack(self, lines: dict[str, Floats]) -> dict[str, Floats]:
-        """Return lines by group in the order of the groups, those without a colour of their own as one."""
-        layers = {name: lines[name] for name in self.groups if name in lines}
-        others = [line for name, line in lines.items() if name not in layers and name != timeline.OUTSIDE]
-        if others:
-            layers[OTHER_GROUPS] = np.sum(others, axis=0)
-        if timeline.OUTSIDE in lines:
-            layers[timeline.OUTSIDE] = lines[timeline.OUTSIDE]
-        return layers
+        """Return lines in the order in which they are stacked."""
+        return {name: lines[name] for name in (*self._drawn[1], timeline.OUTSIDE) if name in lines}
 
     @cached_property
     def cpu(self) -> Stack | None:
@@ -192,7 +194,7 @@ class RunRows:
     @cached_property
     def memory(self) -> Stack | None:
         """Memory in use by group, highest of each bin, in bytes."""
-        layers = self._stack(held.memory_by_group(self.run, self.grid, self.interval_s))
+        layers = self._stack(held.memory_by_group(self.run, self.grid, self.interval_s, self._drawn))
         if not layers:
             return None
         total = sum(float(node.get("memory_bytes") or 0) for node in self.run.nodes.values())

@@ -184,7 +184,7 @@ def _indexed(samples: pd.DataFrame, last: str, pids: set[int], columns: tuple[st
     head = samples.iloc[order[firsts]]
     keys = zip(texts(head, "node"), times(head, "pid").tolist(), times(head, last).tolist(), strict=True)
     parts: dict[tuple[str, int, int], list[slice]] = {}
-    for key, low, high in zip(keys, firsts.tolist(), [*firsts.tolist()[1:], len(order)], strict=True):
+    for key, low, high in zip(keys, firsts.tolist(), np.append(firsts, len(order))[1:].tolist(), strict=True):
         parts.setdefault(key, []).append(slice(low, high))
     for key, slices in parts.items():  # a pid may come again in another segment
         slices.sort(key=lambda part: at[part.start])
