@@ -57,16 +57,34 @@ def slowed(node: str, seconds: float) -> list[float]:
     return [float((seconds if f"n{n % 2 + 1}" == node else 60.0) + noise[n]) for n in range(24)]
 
 
-def node_samples(run: made.Made, cores: float, cpu_pressure: float = 0.0, io_pressure: float = 0.0) -> made.Made:
-    """Give each node of a run a stream `system` in which so many cores were busy."""
+def node_samples(
+    run: made.Made, cores: float, cpu_pressure: float = 0.0, io_pressure: float = 0.0, memory_pressure: float = 0.0,
+    network: float = 0.0,
+) -> made.Made:  # fmt: skip
+    """Give each node of a run a stream `system` in which so many cores were busy, and bytes a second came in."""
     at = np.arange(0.0, 400.0)
     frames = []
     for node in run.nodes:
         frame = made._keys(at, node)
-        for name, rate in (("cpu", cores), ("cpu_pressure", cpu_pressure), ("io_pressure", io_pressure)):
+        rates = {"cpu": cores, "cpu_pressure": cpu_pressure, "io_pressure": io_pressure,
+                 "memory_pressure": memory_pressure}  # fmt: skip
+        for name, rate in rates.items():
             frame[f"{name}_ns"] = np.round(at * rate * 1e9).astype("int64")
+        frame["net_recv_bytes"] = np.round(at * network).astype("int64")
+        frame["net_sent_bytes"] = 0
         frames.append(frame)
     run.streams["system"] = pd.concat(frames, ignore_index=True)
+    return run
+
+
+def grouped(run: made.Made, **rates: float) -> made.Made:
+    """Give each node of a run a target whose control group's counters grow so much a second."""
+    at = np.arange(0.0, 400.0)
+    frames = [made._keys(at, node, 7) for node in run.nodes]
+    for frame in frames:
+        for name, rate in rates.items():
+            frame[name] = np.floor(at * rate).astype("int64")
+    run.streams["process"] = pd.concat(frames, ignore_index=True)
     return run
 
 
@@ -157,6 +175,22 @@ FAULTS: dict[str, tuple[str, str, str, str, tuple[float | None, float | None], C
     "idle devices": ("gpu-idle", "medium", "4 GPUs", "on n1, n2 were busy 0.2%", (None, None), lambda: with_gpus(0.1)),
     "starved devices": ("gpu-starved", "medium", "align", "busy 25% of its time", (None, None),
                         lambda: with_gpus(15.0)),
+    "short of memory": (
+        "memory-pressure", "medium", "n1, n2", "for 6 min 39 s some thread waited for it 50% of the time", (None, None),
+        lambda: node_samples(workflow(), 1.0, memory_pressure=0.5),
+    ),
+    "short of what its control group allows": (
+        "memory-pressure", "medium", "n1, n2", "for 6 min 39 s some thread waited for it 30% of the time", (None, None),
+        lambda: grouped(workflow(), cgroup_pressure_ns=0.3e9),
+    ),
+    "killed by the limit of a control group": (
+        "oom-kills", "high", "6 OOM kills", "by the memory limit of a control group, on n1, n2", (None, None),
+        lambda: grouped(workflow(), cgroup_oom_kills=0.01),
+    ),
+    "waiting for the network": (
+        "network-bound", "info", "align", "keeps 0.10 cores busy while it moves 23.8 MiB/s over the network",
+        (24 * 54 / 3600, None), lambda: node_samples(workflow(cpu_s=6.0), 0.4, network=50e6),
+    ),
     "a slow node": (
         "straggler", "medium", "n2", "align takes 1 min 42 s there and 1 min 02 s elsewhere", (0.133, None),
         lambda: workflow(wall_s=slowed("n2", 100.0), cpu_s=57.0),
@@ -206,6 +240,10 @@ SOUND: dict[str, Callable[[], made.Made]] = {
     "busy nodes that nobody waits for": lambda: node_samples(workflow(), 3.9, 0.3),
     "an idle node that somebody waits for": lambda: node_samples(workflow(), 1.0, 0.9),
     "a cheap monitor": lambda: watched(0.005),
+    "a network that moves much beside those who compute": lambda: node_samples(workflow(), 2.0, network=50e6),
+    "a network of which each attempt has little": lambda: node_samples(workflow(cpu_s=6.0), 0.4, network=10e6),
+    "some waits for memory": lambda: node_samples(workflow(), 1.0, memory_pressure=0.1),
+    "a group at its limit without harm": lambda: grouped(workflow(), cgroup_limit_hits=9, cgroup_pressure_ns=0.1e9),
     "busy devices": lambda: with_gpus(55.0),
     "small waits": lambda: workflow(queued_s=5.0),
     "a node that is a little slower": lambda: workflow(wall_s=slowed("n2", 70.0), cpu_s=57.0),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from jumper.analysis.findings import cores, coverage, failures, idle, memory, slowness
+from jumper.analysis.findings import cores, coverage, failures, gpu, idle, memory, network, pressure, slowness
 from jumper.analysis.findings.finding import Finding, Severity, hours, listed, many
 from jumper.analysis.findings.thresholds import MOST
 from jumper.analysis.findings.view import View
@@ -27,11 +27,14 @@ RULES: tuple[Callable[[View], Iterator[Finding]], ...] = (
     memory.far,
     memory.swapping,
     memory.leaks,
+    pressure.pressure,
+    pressure.kills,
     cores.threads,
     cores.crowded,
-    cores.gpus,
+    gpu.gpus,
     slowness.stragglers,
     slowness.io,
+    network.bound,
     idle.idle,
     coverage.missing,
     coverage.gaps,

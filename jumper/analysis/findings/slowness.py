@@ -9,6 +9,7 @@ import numpy as np
 
 from jumper.analysis.comparison import mann_whitney
 from jumper.analysis.findings.finding import Finding, hours, listed, many
+from jumper.analysis.findings.network import waiting
 from jumper.analysis.findings.thresholds import (
     ENOUGH,
     IO_LEAST,
@@ -35,7 +36,10 @@ def io(view: View) -> Iterator[Finding]:
         node: float(np.nansum(time.io_pressure * time.seconds) / time.seconds.sum())
         for node, time in view.node_time.items() if time.seconds.sum() > 0
     }  # fmt: skip
+    network = {group for group, _ in waiting(view)}  # told by itself
     for group, rows in view.enough(view.worked & np.isfinite(moved)):
+        if group in network:
+            continue
         wall = float(view.wall[rows].sum())
         held = float(view.core_hours[rows].sum())
         cores, rate = float(cpu[rows].sum()) / wall, float(moved[rows].sum()) / wall

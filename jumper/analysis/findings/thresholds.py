@@ -49,6 +49,11 @@ KEPT = Threshold(0.5, "leak", "of what was left", "so much of it is still there 
 SWAP_BYTES = Threshold(64 << 20, "swapping", "B", "an attempt swapped from here on")
 SWAP_PART = Threshold(0.05, "swapping", "of the memory peak", "and from here on")
 
+MEMORY_PRESSED = Threshold(
+    0.2, "memory-pressure", "of the time", "some thread of a node, or of a control group, waits for memory for so long"
+)
+MEMORY_PART = Threshold(0.1, "memory-pressure", "of the samples", "that holds for so long")
+
 UNUSED = Threshold(
     advice.BUSY, "threads-unused", "of the threads asked for", "the busiest attempt kept at most this busy"
 )
@@ -62,15 +67,20 @@ OURS = Threshold(0.5, "cores-crowded", "of the CPU time used on a node", "below 
 GPU_IDLE = Threshold(0.05, "gpu-idle", "of the time", "a device that is busy for less is idle")
 GPU_STARVED = Threshold(0.5, "gpu-starved", "of the time", "a group keeps the device that it uses busy for less")
 
-WAITS = Threshold(0.3, "io-bound", "cores an attempt", "a group keeps at most this busy")
+WAITS = Threshold(0.3, "io-bound, network-bound", "cores an attempt", "a group keeps at most this busy")
 IO_RATE = Threshold(10 << 20, "io-bound", "B/s an attempt", "and moves at least this through system calls")
 IO_PRESSED = Threshold(0.3, "io-bound", "of the time", "or some thread on its nodes waits for I/O for so long, and")
 IO_LEAST = Threshold(1 << 20, "io-bound", "B/s an attempt", "it moves at least this")
+NET_RATE = Threshold(
+    10 << 20, "network-bound", "B/s an attempt", "a group that keeps as few cores busy moves this over the network"
+)
 SLOWER = Threshold(1.3, "straggler", "times the median elsewhere", "the median on a node is at least this")
 SURE = Threshold(
     0.01, "straggler", "probability", "and chance alone (Mann-Whitney, times the comparisons made) makes it less often"
 )
-SPAN_S = Threshold(60, "long-tail, waiting, cores-crowded, gpu-idle", "s", "what lasts shorter is not told")
+SPAN_S = Threshold(
+    60, "long-tail, waiting, cores-crowded, gpu-idle, memory-pressure", "s", "what lasts shorter is not told"
+)
 SPREAD = Threshold(4, "long-tail", "threads", "a run that never had so many at once has no tail")
 TAIL_LEVEL = Threshold(0.25, "long-tail", "of the run's usual threads", "at most so many are busy with tasks")
 TAIL_PART = Threshold(0.15, "long-tail", "of the run", "for at least so long at its end")

@@ -39,14 +39,15 @@ class NodeTime:
         From sample to sample, gaps left out.
     busy : array
         Cores that were busy.
-    cpu_pressure, io_pressure : array
-        Part of the time in which some thread waited for a CPU, for I/O (``some`` of /proc/pressure).
+    cpu_pressure, io_pressure, memory_pressure : array
+        Part of the time in which some thread waited for a CPU, for I/O, for memory (``some`` of /proc/pressure).
     """
 
     seconds: Floats
     busy: Floats
     cpu_pressure: Floats
     io_pressure: Floats
+    memory_pressure: Floats
 
 
 class View:
@@ -170,7 +171,7 @@ class View:
         at, same = times(samples, "time_ns")[order], np.diff(one[order], prepend=-1) == 0
         grown = [
             increments(at, floats(samples, name)[order], interval_of(self.run))
-            for name in ("cpu_ns", "cpu_pressure_ns", "io_pressure_ns")
+            for name in ("cpu_ns", "cpu_pressure_ns", "io_pressure_ns", "memory_pressure_ns")
         ]
         seconds = grown[0][0]
         rates = [np.where(same, increase / (seconds * 1e9), np.nan) for _, increase in grown]
