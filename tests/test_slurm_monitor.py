@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from jumper.adapters.data import NodeDataStore, NodeInfo
-from jumper.monitor.agent_process import AgentProcess
-from jumper.monitor.backends import create_monitor
+from jumper.monitor.agent_process import AgentProcess, agent_environment
+from jumper.monitor.backends import create_monitor, native_built
 from jumper.monitor.backends.slurm_multinode import SlurmMultinodeMonitor
 from jumper.monitor.common import MonitorProtocol
 from jumper.monitor.slurm import step_command
@@ -153,6 +153,40 @@ def test_fault_2_the_process_level_is_the_job_on_the_node_and_not_the_agent(job:
         assert frame["processes"].iloc[[0, -1]].tolist() == [0, 0]
         assert 200 / 1024 < frame["memory"].max() < 230 / 1024
         assert used_ns <= frame["cpu_ns"].max() < used_ns + 2e8
+
+
+#: Starts a process of the job as Slurm does: it has forked for a while before it has its own program and environment.
+LATE = """
+import os, sys, time
+if os.fork() == 0:
+    time.sleep(1.5)
+    code = "import time; print(time.monotonic(), flush=True); time.sleep(600)"
+    os.execve(sys.executable, [sys.executable, "-S", "-c", code], {**os.environ, "SLURM_JOB_ID": sys.argv[1]})
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("engine", ["python", *(["native"] if native_built() else [])])
+def test_a_process_is_seen_as_soon_as_it_has_the_environment_of_the_job(engine: str) -> None:
+    rows: dict[str, list[Any]] = {"process": [], "slurm": []}
+    agent = AgentProcess(
+        0, 0.1, list(rows), tag=f"SLURM_JOB_ID={JOB}", engine=engine,
+        stream=lambda stream, row: rows.get(stream, []).append(row),
+        environment=agent_environment({**os.environ, "SLURM_JOB_ID": JOB, "JUMPER_AGENT": "1"}),
+    )  # fmt: skip
+    agent.start(60)
+    command = [sys.executable, "-S", "-c", LATE, JOB]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as starter:
+        try:
+            assert starter.stdout is not None
+            began = float(starter.stdout.readline())
+            for level, found in rows.items():
+                first = until(lambda found=found: next((row for row in tuple(found) if row["processes"]), None))
+                assert first["mono_ns"] / 1e9 - began < 5, f"{level}: not only at the next look at all processes"
+        finally:
+            os.killpg(starter.pid, signal.SIGKILL)
+    agent.stop()
+    assert {row["processes"] for found in rows.values() for row in found} <= {0, 1}
 
 
 #: Plays an agent that has 100,000 ticks to tell, and a line on stderr for each.
