@@ -230,6 +230,38 @@ def test_a_lost_task_has_what_the_samples_saw_of_its_thread() -> None:
     assert other["cpu_s"] is None
 
 
+def grown(at: float, own_s: float, **more: Any) -> tuple[Row, Row]:
+    """Samples of a process whose one thread, and whose children, have used so much."""
+    children_s = more.pop("children_s", 0)
+    tree = tick(at, cpu_ns=(own_s + children_s) * S, write_chars=10 * (own_s + children_s), **more)
+    return tree, {"at": at, "cpu_ns": own_s * S, "write_chars": 10 * own_s}
+
+
+def test_a_lost_task_has_its_share_of_what_was_no_thread_s() -> None:
+    base = {**BASE, "cpu_ns": S, "write_chars": 10}
+    process, thread = zip(
+        grown(0, 0, children_s=7, processes_seen=3),  # of tasks before it
+        grown(1, 1, children_s=7, processes_seen=3),
+        grown(3, 2, children_s=9, processes_seen=4, processes=2),
+        grown(5, 3, children_s=11, processes_seen=4, processes=2),
+        strict=True,
+    )
+    row = row_of([record("start", 1, base=base)], [*process], [*thread], s=5.0)
+    assert (row["cpu_s"], row["write_chars"], row["flags"]) == (2 + 4, 20 + 40, ["estimated", "truncated"])
+    both = [record("start", 1, base=base), record("start", 1, base=base, key="l", thread=9)]
+    first, second = rows_of(both, [*process], [*thread], s=5.0)
+    assert (first["cpu_s"], second["cpu_s"]) == (2 + 2, None), "nothing is known of the other one's own thread"
+    ended = record("stop", 2, key="e", thread=9, begin_ns=S, base=base, end=base, children={"cpu_ns": 3 * S})
+    (first,) = [r for r in rows_of([both[0], ended], [*process], [*thread], s=5.0) if r["key"] == "k"]
+    assert first["cpu_s"] == 2 + 1, "that one's children are told"
+
+
+def test_without_a_process_that_began_meanwhile_a_lost_task_has_its_thread_s_cost_only() -> None:
+    process, thread = zip(*(grown(at, at, children_s=at, processes_seen=3) for at in (1, 3, 5)), strict=True)
+    row = row_of([record("start", 1, base={**BASE, "cpu_ns": S, "write_chars": 10})], [*process], [*thread], s=5.0)
+    assert row["cpu_s"] == 4
+
+
 # --- CPU and I/O of a command ---------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jumper.analysis.deaths import NO_END, ends_of, explain
 from jumper.analysis.devices import device_cost
+from jumper.analysis.lost import add_children
 from jumper.analysis.parts import by_node
 from jumper.analysis.series import Samples, Series
 from jumper.schema.tasks import PART_COLUMNS, TASK_COLUMNS
@@ -118,6 +119,7 @@ def attribute(merged: Merged, load: Callable[[str], pd.DataFrame]) -> tuple[list
     lives = _lives(merged)
     attempts = attempts_of(merged.records)
     rows = [_cost(attempt, merged, samples, limits, lives) for attempt in attempts]
+    add_children(rows, attempts, samples)
     apart = [_cost(attempt, merged, samples, limits, lives) for attempt in attempts_of(merged.records, "part")]
     nodes = by_node(rows, apart, [attempt.facts.get("nodes") or () for attempt in attempts])
     ends = ends_of(merged.records)

@@ -117,6 +117,10 @@ class Samples:
         """Return the series of a thread, or None."""
         return self._of("thread", ("pid", "tid")).get((node, boot, pid, tid))
 
+    def threads(self, node: str, boot: str, pid: int) -> list[Series]:
+        """Return the series of all threads of a process."""
+        return [series for key, series in self._of("thread", ("pid", "tid")).items() if key[:3] == (node, boot, pid)]
+
     def _of(self, stream: str, keys: tuple[str, ...]) -> dict[tuple[Any, ...], Series]:
         if stream not in self._series:
             self._series[stream] = dict(self._cut(self._load(stream), keys))

@@ -85,6 +85,17 @@ def wait_for(path: str, seconds: float) -> None:
         burn(0.05)
 
 
+def seen(spool: Path, pid: int, cpu_s: float) -> bool:
+    """Whether the samples of a process that are on disk tell of so much CPU of it and its children."""
+    from jumper.store.segments import read_segment
+
+    for path in spool.glob(f"jumper-*/*.{pid}.*.seg"):
+        values, _ = read_segment(path).table("process").get("cpu_ns", ([], []))
+        if len(values) and values[-1] / 1e9 > cpu_s:
+            return True
+    return False
+
+
 def rusage_children() -> float:
     import resource
 

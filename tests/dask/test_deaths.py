@@ -42,6 +42,25 @@ def test_a_worker_killed_in_the_middle_leaves_its_attempt_and_its_curve(kit: Any
     assert (samples[samples.pid == pid].time_ns > first["start_ns"]).sum() >= 3
 
 
+def test_a_killed_worker_s_attempt_has_what_its_sub_processes_had_used(kit: Any, tmp_path: Path) -> None:
+    with kit.cluster(threads=1) as client:
+        (pid,) = client.run(os.getpid).values()
+        future = client.submit(kit.children, 1, 60, key="victim", retries=0)
+        child = until(lambda: next(iter(psutil.Process(pid).children()), None))
+        until(lambda: sum(child.cpu_times()[:2]) > 1.5)
+        child.suspend()
+        truth = sum(child.cpu_times()[:2])
+        until(lambda: kit.seen(Path(os.environ["JUMPER_SPOOL"]), pid, truth - 0.02))
+        os.kill(pid, signal.SIGKILL)
+        child.kill()
+        future.cancel()
+        until(lambda: pid not in client.run(os.getpid).values() and client.scheduler_info()["workers"])
+        run = jumper_dask.collect(client, tmp_path / "run")
+    row = run.tasks.to_dict("records")[0]
+    assert (row["state"], "estimated" in row["flags"]) == ("lost", True)
+    assert row["cpu_s"] == pytest.approx(truth, abs=0.2)
+
+
 def test_a_worker_without_the_package_lives_on(kit: Any, tmp_path: Path) -> None:
     with kit.cluster() as client, lone_worker(client.scheduler.address, tmp_path):
         client.wait_for_workers(2, timeout=30)
