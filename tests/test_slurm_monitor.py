@@ -20,7 +20,7 @@ from jumper.monitor.agent_process import AgentProcess, agent_environment
 from jumper.monitor.backends import create_monitor, native_built
 from jumper.monitor.backends.slurm_multinode import SlurmMultinodeMonitor
 from jumper.monitor.common import MonitorProtocol
-from jumper.monitor.slurm import step_command
+from jumper.monitor.slurm import step_command, step_environment
 from jumper.schema.errors import JumperError, MonitorUnavailableError
 
 JOB = f"77{os.getpid()}"
@@ -172,9 +172,10 @@ def test_a_process_is_seen_as_soon_as_it_has_the_environment_of_the_job(engine: 
     agent = AgentProcess(
         0, 0.1, list(rows), tag=f"SLURM_JOB_ID={JOB}", engine=engine,
         stream=lambda stream, row: rows.get(stream, []).append(row),
-        environment=agent_environment({**os.environ, "SLURM_JOB_ID": JOB, "JUMPER_AGENT": "1"}),
+        environment=agent_environment({**os.environ, "SLURM_JOB_ID": JOB}),
     )  # fmt: skip
     agent.start(60)
+    of_another_monitor = subprocess.Popen(["/bin/sleep", "600"], env=step_environment({}) | {"SLURM_JOB_ID": JOB})
     command = [sys.executable, "-S", "-c", LATE, JOB]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as starter:
         try:
@@ -185,6 +186,8 @@ def test_a_process_is_seen_as_soon_as_it_has_the_environment_of_the_job(engine: 
                 assert first["mono_ns"] / 1e9 - began < 5, f"{level}: not only at the next look at all processes"
         finally:
             os.killpg(starter.pid, signal.SIGKILL)
+            of_another_monitor.kill()
+    of_another_monitor.wait()
     agent.stop()
     assert {row["processes"] for found in rows.values() for row in found} <= {0, 1}
 
