@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import jumper
 from jumper.core.run import Run
 from tests.cluster.beds import Slurm
 from tests.snakemake.conftest import CASES, REPOSITORY, row
+from tests.snakemake.test_foreign import SHIPPED, files
 from tests.snakemake.test_truth import close, cpu, times
 
 PLUGIN = """
@@ -76,12 +78,17 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 
 def snakemake(bed: Slurm, folder: Path, snakefile: str, *arguments: str, path: str = "") -> Any:
-    """Run Snakemake on the login host; return what it said."""
+    """Run Snakemake on the login host on a workflow of ours; return what it said."""
     (folder / "Snakefile").write_text(snakefile)
     shutil.copy(CASES / "rank.py", folder)
     (folder / "status.sh").write_text(STATUS)
     (folder / "grow.py").write_text(GROW)
     (folder / "status.sh").chmod(0o755)
+    return started(bed, folder, *arguments, path=path)
+
+
+def started(bed: Slurm, folder: Path, *arguments: str, path: str = "") -> Any:
+    """Run Snakemake on the login host on what is in a folder; return what it said."""
     path += f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-m", "snakemake", *arguments, "--latency-wait", "60", "--logger-jumper-report", "none"]
@@ -160,6 +167,42 @@ def test_the_run_expects_and_has_all_jobs(plugin: Path) -> None:
         "came": 3,
         "missing": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "rules"),
+    [
+        ("simple", ["test1.out", "res/somedir1.out"], {"a": 1, "d": 1}),
+        pytest.param("simple", [], {"a": 1, "b": 1, "c": 1, "d": 2}, marks=pytest.mark.slow),
+        pytest.param("groups", [], {"a": 3, "b": 3, "c": 1}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_workflow_that_snakemake_ships_gives_the_same_on_slurm_with_us_and_without(
+    bed: Slurm, tmp_path: Path, name: str, targets: list[str], rules: dict[str, int]
+) -> None:
+    pytest.importorskip("snakemake_executor_plugin_slurm")
+    usual = (
+        "--executor",
+        "slurm",
+        "--jobs",
+        "4",
+        "--default-resources",
+        "mem_mb=300",
+        "runtime=5",
+        "slurm_partition=main",
+    )
+    ways = {"without": (), "with": ("--logger", "jumper")}
+    for way in ways:
+        shutil.copytree(SHIPPED / name, tmp_path / way)
+    with ThreadPoolExecutor() as both:
+        ended = both.map(lambda w: started(bed, tmp_path / w, *usual, *SLURM, *targets, "--quiet", *ways[w]), ways)
+    assert [(done.returncode, done.stderr[-2000:]) for done in ended if done.returncode] == []
+    assert files(tmp_path / "with") == files(tmp_path / "without")
+    assert len(files(tmp_path / "with")) > len(files(SHIPPED / name))
+    tasks = the_run(tmp_path / "with").tasks
+    assert tasks["group"].value_counts().to_dict() == rules
+    assert tasks["cpu_s"].notna().all() and tasks["external_id"].str.isdigit().all()
+    assert set(tasks["node"]) <= {"node1", "node2", "node3"}
 
 
 def test_the_page_s_commands_measure_ranks_on_two_nodes(bed: Slurm, tmp_path: Path) -> None:
