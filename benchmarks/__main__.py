@@ -53,6 +53,8 @@ BENCHMARKS: dict[str, Callable[[Size], Iterator[Row | str]]] = {
     "dask-scheduler": _optional("bench_dask_scheduler", "at_the_scheduler"),
     "snakemake": _optional("bench_snakemake", "costs", "snakemake"),
     "advice": bench_advice.traces,
+    "report": _optional("bench_report", "pages", "report"),
+    "merge": _optional("bench_report", "merges", "report"),
 }
 
 

@@ -30,6 +30,8 @@ ROWS = {
     "dask-tasks": ["wall time", "CPU of the worker"],
     "snakemake": ["CPU a job", "add to a start", "reported, wall time", "reported, memory peak"],
     "advice": ["advice"],
+    "report": ["built", "size"],
+    "merge": ["merged", "resident", "open_run"],
 }
 
 

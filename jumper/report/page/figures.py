@@ -40,7 +40,9 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
         figure.toolbar.logo = None
         figure.xaxis[0].formatter.strip_leading_zeros = False  # 09:41, as everywhere else on the page
         figure.add_tools(CrosshairTool(overlay=line))
-        for renderer in figure.select({"type": GlyphRenderer}):
+        for renderer in figure.renderers:
+            if not isinstance(renderer, GlyphRenderer):
+                continue
             source = renderer.data_source
             if isinstance(renderer.glyph, Quad):
                 for name in _DOUBLED:
