@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from jumper.analysis.units import human_bytes
 from jumper.core.run import Run
 from jumper.report import charts, plots
 from jumper.report.plots import Plots
@@ -138,6 +139,22 @@ def test_the_document_draws_every_picture(run: made.Made, tmp_path: Path, monkey
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, "docs/notebooks.md", "exec"), names)
     assert names["run"].path.name == "RUN"
+
+
+def test_a_run_shows_itself_in_a_cell_and_at_a_prompt(tmp_path: Path) -> None:
+    formatters = pytest.importorskip("IPython.core.formatters")
+    import jumper
+
+    run = jumper.open_run(made.write(made.make(60), tmp_path / "run"))
+    html, text = formatters.HTMLFormatter()(run), formatters.PlainTextFormatter()(run)
+    peak = human_bytes(float(run.tasks["memory_peak_bytes"].max()))
+    failed = next(one for one in run.findings() if one.subject == "aggregate")
+    for shown in (html, text):
+        assert peak in shown and all(group in shown for group in made.PROFILE)
+        assert failed.text[:30] in re.sub(r"\s+", " ", shown)
+    # the first sentence stands before the figures, and these before the groups
+    assert html.index(failed.text[:30]) < html.index("60 tasks") < html.index("<table")
+    assert text.startswith(repr(run)) and max(map(len, text.splitlines()[1:])) <= 160
 
 
 def test_a_group_that_only_failed_has_no_box(run: made.Made) -> None:

@@ -58,6 +58,11 @@ class Run:
 
         return repr_text(self)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        from jumper.report.card import repr_terminal
+
+        printer.text(repr_terminal(self))
+
     def _repr_html_(self) -> str:
         from jumper.report.card import repr_html
 
