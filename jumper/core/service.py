@@ -340,7 +340,7 @@ class PerfmonitorService:
         frame, cells = nodes.view(level, node=node), self.cells.data
         if cell_range is None:
             return frame, cells
-        first, last = parse_cells(cell_range, len(self.cells))
+        first, last = parse_cells(cell_range, int(cells["cell_index"].max()) + 1 if len(cells) else 0)
         cells = cells[cells["cell_index"].between(first, last)]
         inside = frame["time"].between(cells["start_time"].min(), cells["end_time"].max())
         return frame[inside].reset_index(drop=True), cells

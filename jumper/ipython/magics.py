@@ -34,9 +34,13 @@ class _Parser(argparse.ArgumentParser):
 
     def read(self, line: str) -> argparse.Namespace:
         try:
-            return self.parse_args(shlex.split(line))
+            words = shlex.split(line)
         except ValueError as error:
             self.error(str(error))
+        if "--cell" in words[:-1]:  # or "-3:" would be taken for an option
+            at = words.index("--cell")
+            words[at : at + 2] = [f"--cell={words[at + 1]}"]
+        return self.parse_args(words)
 
 
 def _monitor_options(parser: _Parser) -> _Parser:
@@ -116,7 +120,7 @@ class PerfmonitorMagics(Magics):
     def pre_run_cell(self, info: Any) -> None:
         """Mark the begin of a cell; what a front end or another cell runs unseen is none."""
         if info.store_history and not info.silent and self._running is None:
-            self._running = info, self.service.start_cell(info.raw_cell, self.shell.execution_count)
+            self._running = info, self.service.start_cell(info.raw_cell, self._count())
 
     def post_run_cell(self, result: Any) -> None:
         """Mark its end."""
@@ -157,8 +161,9 @@ class PerfmonitorMagics(Magics):
             if len(given.live) > 2:
                 PLOT.error("--live takes the seconds between drawings and those shown")
             live = (*given.live, *(2.0, 120.0)[len(given.live) :])
+        plot = self.service.plot_performance(metrics or None, given.cell, given.level, given.node, given.file, live)
         _load_bokeh()
-        return self.service.plot_performance(metrics or None, given.cell, given.level, given.node, given.file, live)
+        return plot
 
     @line_magic
     @_plainly
@@ -205,12 +210,16 @@ class PerfmonitorMagics(Magics):
         given = CELL.read(line)
         with ExitStack() as measured:
             with _one_line():
-                marked = self.service.monitored(cell, given.interval, given.monitor, self.shell.execution_count)
+                marked = self.service.monitored(cell, given.interval, given.monitor, self._count())
                 measured.enter_context(marked)
             value = self._run(cell)
         with _one_line():
             self._show(self.service.perfreport(-1, given.level), given.text)
         return value
+
+    def _count(self) -> int:
+        """The n of this cell's ``In [n]``; the shell's own counter may be past it, depending on its version."""
+        return int(self.shell.displayhook.prompt_count)
 
     def _run(self, cell: str) -> Any:
         """Run a cell's code in the user's namespace; what it raises is raised, its last expression returned."""
@@ -233,7 +242,7 @@ class PerfmonitorMagics(Magics):
 
 def _load_bokeh() -> None:
     """Let HoloViews put its scripts into the notebook, once."""
-    from jumper.report.elements import holoviews
+    from jumper.report.canvas import holoviews
 
     hv = holoviews()
     if not getattr(hv.extension, "_loaded", False):

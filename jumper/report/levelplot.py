@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jumper.report.elements import holoviews
+from jumper.report.canvas import holoviews
 from jumper.report.extra import need
 from jumper.report.theme import OTHER, PALETTE
 from jumper.schema.errors import JumperError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jumper.report.elements import holoviews
+from jumper.report.canvas import holoviews
 from jumper.report.levelplot import metric_columns, picture
 from jumper.schema.errors import JumperError
 
