@@ -29,7 +29,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_healthy_machine_passes(backend: str, tmp_path: Path) -> None:
+def test_fault_20_a_healthy_machine_passes(backend: str, tmp_path: Path) -> None:
     """Its check fails on a healthy box because reads come from the cache (fault 20); here 0 bytes are no fault."""
     file = tmp_path / "cached"
     file.write_bytes(bytes(1 << 20))
@@ -106,7 +106,7 @@ def test_it_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert os.listdir(tmp_path) == []
 
 
-def test_the_service_checks_returns_and_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_20_the_service_returns_and_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     service = build_perfmonitor_service()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

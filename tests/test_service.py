@@ -151,7 +151,7 @@ def test_a_block_is_measured_where_nothing_runs_and_then_stopped() -> None:
     assert service.perfreport().cells["cpu_s"].iloc[0] == pytest.approx(0.1, abs=0.05)
 
 
-def test_a_stop_and_a_start_lose_nothing() -> None:
+def test_fault_21_a_stop_and_a_start_lose_nothing() -> None:
     """stop, then start discards what was measured before (fault 21): here tables go on."""
     service = build_perfmonitor_service()
     for _ in range(2):
@@ -310,7 +310,7 @@ def test_a_live_picture_grows_with_the_samples_and_ends_with_the_monitor() -> No
         service.plot_performance(live=(0, 1))
 
 
-def test_reports_beside_a_fast_sampler_are_whole() -> None:
+def test_fault_8_reports_beside_a_fast_sampler_are_whole() -> None:
     """view() races with the sampler (fault 8): reports, tables and sessions while rows come at 1 kHz."""
     service = build_perfmonitor_service()
     service.start_monitoring(0.001, "thread")
@@ -333,7 +333,7 @@ def test_reports_beside_a_fast_sampler_are_whole() -> None:
     assert errors == []
 
 
-def test_a_monitor_that_dies_is_not_running_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_9_a_monitor_that_dies_is_not_running_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception kills the package's thread and running stays True (fault 9): here it is False, with the reason."""
     service = build_perfmonitor_service()
     service.start_monitoring(0.02, "thread")
@@ -353,7 +353,7 @@ def test_a_monitor_that_dies_is_not_running_any_more(monkeypatch: pytest.MonkeyP
     service.stop_monitoring()
 
 
-def test_missed_samples_are_ticks_not_rows() -> None:
+def test_fault_15_missed_samples_are_ticks_not_rows() -> None:
     """180 of 750 ticks are said to be 0.54 missed because level rows are counted (fault 15): here 570 are missed."""
     times = np.sort(np.random.default_rng(1).choice(np.arange(1, 749), 178, replace=False))
     frame = pd.DataFrame({"time": np.concatenate([[0], times, [749]]) * 0.1})
@@ -425,7 +425,7 @@ def test_levels_that_are_none_are_said(measured: PerfmonitorService) -> None:
             ask(level="slurm")
 
 
-def test_an_import_waits_for_the_monitor_and_a_start_ends_it(measured: PerfmonitorService, tmp_path: Path) -> None:
+def test_fault_23_an_import_is_reported_and_a_start_ends_it(measured: PerfmonitorService, tmp_path: Path) -> None:
     """Import, then report and export is refused by the package (fault 23): here it is what an import is for."""
     session = measured.export_session(tmp_path / "s.zip")
     service = build_perfmonitor_service()

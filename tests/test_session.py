@@ -50,7 +50,7 @@ def some_cells() -> CellHistory:
 
 
 @pytest.mark.parametrize("name", ["session", "session.zip"])
-def test_everything_comes_back(tmp_path: Path, name: str) -> None:
+def test_fault_14_everything_comes_back(tmp_path: Path, name: str) -> None:
     """Session export/import loses nodes and per-core columns (fault 14): here every column of every node is there."""
     monitor, cells = two_nodes(), some_cells()
     target = export_session(tmp_path / "runs" / name, monitor, cells=cells)

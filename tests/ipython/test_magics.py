@@ -82,7 +82,7 @@ def test_a_session_as_it_is_typed(shell: Shell, tmp_path: Path) -> None:
     assert len(shell.service.cells) == 0, "cells of the session that was imported are not of this one"
 
 
-def test_the_positional_file_the_negative_range_and_check_sanity_first(shell: Shell) -> None:
+def test_fault_23_the_positional_file_and_the_negative_range(shell: Shell) -> None:
     """What its README says and its command line refuses (fault 23, and `--check-sanity` without an interval)."""
     assert "sanity check of PerformanceMonitor: passed" in shell.run(
         "%perfmonitor_start --check-sanity --monitor thread"
@@ -138,7 +138,7 @@ def test_a_mistake_is_one_line_and_an_error(shell: Shell, line: str, said: str) 
     assert shown.count("\n") == 1
 
 
-def test_an_unknown_suffix_is_an_error_not_silence(shell: Shell, tmp_path: Path) -> None:
+def test_fault_23_an_unknown_suffix_is_an_error(shell: Shell, tmp_path: Path) -> None:
     """Unknown extension: the package's export silently writes nothing (fault 23)."""
     shell.run("%perfmonitor_start 0.05 --monitor thread")
     assert "expected a name that ends in .csv" in shell.run("%perfmonitor_export_perfdata x.xyz", fails=True)
