@@ -8,8 +8,9 @@ import re
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -36,8 +37,42 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return open_run(made.write(made.make(40), tmp_path_factory.mktemp("made") / "run"))
 
 
+class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="ph", tag="M"):
+    name: Literal["process_name", "process_sort_index", "thread_name", "thread_sort_index"]
+    pid: Annotated[int, msgspec.Meta(ge=1)]
+    args: dict[Literal["name", "sort_index"], str | int]
+    tid: int | None = None
+
+
+class Slice(msgspec.Struct, forbid_unknown_fields=True, tag_field="ph", tag="X"):
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    cat: Literal["done", "failed", "cancelled", "lost", "unfinished"]
+    pid: int
+    tid: int
+    ts: Annotated[float, msgspec.Meta(ge=0)]
+    dur: Annotated[float, msgspec.Meta(ge=0)]
+    args: dict[str, str | float]
+
+
+class Counter(msgspec.Struct, forbid_unknown_fields=True, tag_field="ph", tag="C"):
+    name: str
+    pid: int
+    ts: Annotated[float, msgspec.Meta(ge=0)]
+    args: dict[Literal["value"], float]
+
+
+class Trace(msgspec.Struct, forbid_unknown_fields=True):
+    """A trace as the format describes it: a field that it has not, or one of another type, is an error."""
+
+    displayTimeUnit: Literal["ms", "ns"]
+    otherData: dict[str, str]
+    traceEvents: list[Named | Slice | Counter]
+
+
 def trace(run: Any, folder: Path) -> list[dict[str, Any]]:
-    document = json.loads(export(run, "perfetto", folder / "t.json").read_text())
+    text = export(run, "perfetto", folder / "t.json").read_bytes()
+    msgspec.json.decode(text, type=Trace)
+    document = json.loads(text)
     events: list[dict[str, Any]] = document["traceEvents"]
     return events
 
@@ -83,6 +118,23 @@ def test_the_area_of_the_busy_cores_is_the_cpu_time(run: made.Made, tmp_path: Pa
     truth = run.streams["process"].groupby(["node", "pid"])["cpu_ns"].max().sum() / 1e9
     assert sum(e["args"]["value"] for e in counters) * width_s == pytest.approx(truth, rel=0.01)
     assert len(times) <= 2000
+
+
+def test_processes_that_come_and_go_are_one_counter_of_their_node(tmp_path: Path) -> None:
+    """Two lanes of jobs of ten seconds, each a process of its own that holds 1 GiB and keeps half a core busy."""
+    run, at, frames = made.make(0, samples=False), np.arange(0.0, 10.5), []
+    for number in range(40):
+        frame = made._keys(at + 10 * (number // 2), "n1", 100 + number)
+        frame["memory_bytes"] = np.where(at < 10, made.GIB, 0)  # its last sample sees it gone
+        frame["cpu_ns"] = (at * 5e8).astype("int64")
+        frames.append(frame)
+    run.streams["process"] = pd.concat(frames, ignore_index=True)
+    values = defaultdict(list)
+    for event in trace(run, tmp_path):
+        if event["ph"] == "C":
+            values[event["name"]].append(event["args"]["value"])
+    assert values["memory (GiB)"] == 200 * [2.0]
+    assert values["busy cores"] == pytest.approx(200 * [1.0])
 
 
 def test_a_trace_of_what_has_no_end_no_start_or_no_samples(tmp_path: Path) -> None:
