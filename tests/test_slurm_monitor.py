@@ -175,7 +175,14 @@ def test_a_process_is_seen_as_soon_as_it_has_the_environment_of_the_job(engine: 
         environment=agent_environment({**os.environ, "SLURM_JOB_ID": JOB}),
     )  # fmt: skip
     agent.start(60)
-    of_another_monitor = subprocess.Popen(["/bin/sleep", "600"], env=step_environment({}) | {"SLURM_JOB_ID": JOB})
+    tagged = {"SLURM_JOB_ID": JOB}
+    of_another_monitor = subprocess.Popen(["/bin/sleep", "600"], env=step_environment({}) | tagged)
+    command = ["/usr/bin/env", *(f"{name}={value}" for name, value in tagged.items()), "/bin/sleep", "600"]
+    late = subprocess.Popen(["/bin/sh", "-c", 'read start && exec "$@"', "sh", *command], stdin=subprocess.PIPE)
+    agent.configure([late.pid])
+    assert late.stdin is not None
+    late.stdin.write(b"go\n")
+    late.stdin.close()
     command = [sys.executable, "-S", "-c", LATE, JOB]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as starter:
         try:
@@ -186,8 +193,9 @@ def test_a_process_is_seen_as_soon_as_it_has_the_environment_of_the_job(engine: 
                 assert first["mono_ns"] / 1e9 - began < 5, f"{level}: not only at the next look at all processes"
         finally:
             os.killpg(starter.pid, signal.SIGKILL)
-            of_another_monitor.kill()
-    of_another_monitor.wait()
+            for ours in (of_another_monitor, late):
+                ours.kill()
+                ours.wait()
     agent.stop()
     assert {row["processes"] for found in rows.values() for row in found} <= {0, 1}
 

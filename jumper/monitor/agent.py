@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jumper.monitor.nodefacts import process_table
@@ -38,7 +38,6 @@ class Agent:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._lock = threading.Lock()
         collectors = config.get("collectors")
-        there = config.get("here") not in (None, process_table())
         self.sampling: Sampling = sampling(
             config.get("engine", "default"),
             int(config["target_pid"]),
@@ -54,7 +53,7 @@ class Agent:
             note=lambda record: self.say({"event": record}),
             flush_s=float(config.get("flush_s", 0.0)),
             tag=config.get("tag"),
-            exclude=() if there else config.get("exclude", ()),
+            exclude=_of_this_host(config),
             job=config.get("job"),
         )
 
@@ -81,6 +80,8 @@ class Agent:
         elif command == "levels":
             self.sampling.set_levels(message["levels"])
             self.say({"status": "switched", "number": message["number"]})
+        elif command == "exclude":
+            self.sampling.exclude(_of_this_host(message))
         elif command == "clock":
             self.say({"status": "clock", "number": message["number"], "mono_ns": time.monotonic_ns()})
         return bool(command != "stop")
@@ -90,6 +91,11 @@ class Agent:
         reason = self.sampling.reason
         self.sampling.stop()
         self.say({"status": "stopped", "size": 0, "reason": reason})
+
+
+def _of_this_host(message: Mapping[str, Any]) -> Sequence[int]:
+    """Return the processes that are to be excluded, where they are of this host."""
+    return message.get("exclude", ()) if message.get("here") in (None, process_table()) else ()
 
 
 def main() -> int:

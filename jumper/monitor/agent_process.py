@@ -114,6 +114,8 @@ class AgentProcess:
         self._process: LineProcess | None = None
         self._stopping = False
         self._owner: int | None = None
+        self._configured = False
+        self._excluded: set[int] = set()
         self._asked = 0
         self._clock_asked = (0, 0)
         self._farewell: str | None = None
@@ -154,7 +156,7 @@ class AgentProcess:
             raise MonitorUnavailableError(f"cannot start the agent with {self._command[0]}: {error}") from error
 
     def configure(self, exclude: Collection[int] = (), here: str | None = None) -> None:
-        """Tell the agent what to sample.
+        """Tell the agent what to sample; called again, what it is to let into no level from then on.
 
         Parameters
         ----------
@@ -164,7 +166,12 @@ class AgentProcess:
             As of :func:`jumper.monitor.nodefacts.process_table`; default: the agent's host.
         """
         assert self._process is not None
-        self._process.send({**self._message, "exclude": list(exclude), "here": here})
+        new = [pid for pid in exclude if pid not in self._excluded]
+        self._excluded.update(new)
+        if not self._configured:
+            self._configured = self._process.send({**self._message, "exclude": new, "here": here})
+        elif new:
+            self._process.send({"cmd": "exclude", "exclude": new, "here": here}, 0.0)
 
     def confirm(self, timeout_s: float = 0.0) -> bool:
         """Return whether the agent is ready, within some time.

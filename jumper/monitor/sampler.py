@@ -172,6 +172,12 @@ class Sampler:
             if self._node is not None:
                 self._node.watch(self.levels)
 
+    def exclude(self, pids: Collection[int]) -> None:
+        """Let these processes into no level from now on."""
+        with self._lock:
+            if self._process is not None:
+                self._process.exclude(pids)
+
     def tick_now(self) -> None:
         """Take a tick now, outside of the schedule (a process is about to go)."""
         if not self._in_fork():

@@ -123,6 +123,10 @@ class Sampling(Protocol):
         """Take these levels from the next sample on; it goes on sampling meanwhile."""
         ...
 
+    def exclude(self, pids: Collection[int]) -> None:
+        """Let these processes into no level from now on."""
+        ...
+
     def text(self, record: Mapping[str, Any]) -> None:
         """Append a record to the segment; on disk after the next sample."""
         ...
@@ -204,6 +208,10 @@ class PythonSampling:
         """Take these levels from the next sample on; see :meth:`Sampling.set_levels`."""
         self.sampler.set_levels(levels)
         self.text(levels_event(levels))
+
+    def exclude(self, pids: Collection[int]) -> None:
+        """Let these processes into no level from now on."""
+        self.sampler.exclude(pids)
 
     def tick(self) -> None:
         """Take a sample now, outside of the schedule."""

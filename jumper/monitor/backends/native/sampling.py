@@ -247,6 +247,11 @@ class NativeSampling:
             return self._engine.add_owner(STREAMS["slurm"], os.getuid(), f"SLURM_JOB_ID={job}".encode())
         return None
 
+    def exclude(self, pids: Collection[int]) -> None:
+        """Let these processes into no level from now on."""
+        for pid in pids:
+            self._engine.exclude(pid)
+
     def tick(self) -> None:
         """Take a sample now, outside of the schedule."""
         self._engine.tick()

@@ -138,7 +138,6 @@ class Fleet:
         """Start agents on nodes; none counts what carries the words of the others."""
         for node in nodes:
             node.launch()
-        if nodes:
-            pids = [pid for node in self._nodes for pid in node.pids]
-            for node in nodes:
-                node.configure(pids, process_table())
+        pids = [pid for node in self._nodes for pid in node.pids]
+        for node in self._nodes if nodes else ():
+            node.configure(pids, process_table())

@@ -144,9 +144,10 @@ class Node:
             self._next = placed
 
     def configure(self, exclude: Collection[int], here: str | None) -> None:
-        """Tell the agent what to sample."""
-        if self._next is not None:
-            self._next.agent.configure(exclude, here)
+        """Tell a new agent what to sample, and the one that samples what is not to be in it."""
+        for placed in (self._agent, self._next):
+            if placed is not None:
+                placed.agent.configure(exclude, here)
 
     def look(self, elapsed: float) -> bool:
         """Look how the node is; `elapsed` seconds have passed since the last look. Return whether it wants an agent."""

@@ -87,6 +87,13 @@ class ProcessCollector(CollectorBackend):
             return PsutilSource(self.pid, exclude=self._exclude)
         return TreeSource(self.pid, ProcFS(), exclude=self._exclude, **self._options)
 
+    def exclude(self, pids: Collection[int]) -> None:
+        """Let these processes, and what they start, into no level from now on."""
+        self._exclude.update(pids)
+        for holder in (getattr(self.target, "tree", None), *self._owners.values()):
+            if holder is not None:
+                holder.exclude.update(pids)
+
     def snapshot(self, context: CollectionContext) -> None:
         """Read every watched process once."""
         if self.target is not None:
