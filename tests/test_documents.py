@@ -90,6 +90,34 @@ def test_the_hook_up_runs_as_a_script(tmp_path):
     assert frame["memory"].eq(0).all()
 
 
+def test_the_documents_surface_is_ours(my_monitor, tmp_path):
+    """The protocol as it is printed there takes our monitors, ours takes theirs, and both list the same."""
+    printed = {}
+    exec((tmp_path / "surface.py").read_text(), printed)
+    surface = printed["MonitorProtocol"]
+    assert set(surface.__annotations__) == set(MonitorProtocol.__annotations__)
+    for monitor in (my_monitor.MyCustomMonitor(), *(create_monitor(name) for name in ("thread", "subprocess"))):
+        for protocol in (surface, MonitorProtocol):
+            names = {"my_monitor": monitor, "MonitorProtocol": protocol}
+            assert eval((tmp_path / "has_it.py").read_text(), names) is True
+
+
+def test_any_monitor_is_plugged_in_as_it_is_printed(my_monitor, tmp_path):
+    """Ours and theirs; everything that works with the default works with it, the check is skipped with a warning."""
+    block = (tmp_path / "plug_in.py").read_text()
+    for monitor in (my_monitor.MyCustomMonitor(), create_monitor("thread")):
+        names = {"my_custom_monitor": monitor}
+        exec(block.replace("1.0", "0.05").replace("# ... workload ...", "__import__('time').sleep(0.3)"), names)
+        service = names["service"]
+        assert service.monitor is monitor and not monitor.running
+        assert service.perfreport().samples == len(monitor.data) >= 2
+        assert len(service.plot_performance(["memory"])) == 1
+        service.export_session(tmp_path / f"{type(monitor).__name__}.zip")
+        with pytest.warns(UserWarning, match=f"skipped for {type(monitor).__name__}"):
+            service.start_monitoring(interval=0.05, monitor=monitor, check_sanity=True)
+        service.stop_monitoring()
+
+
 def test_the_service_refuses_what_is_no_monitor_and_a_second_one(my_monitor):
     service = build_perfmonitor_service()
     with pytest.raises(JumperError, match=r"SimpleNamespace is no monitor: it lacks interval, .*start"):
@@ -193,6 +221,19 @@ def test_the_documents_target_inside_the_package_works_too(tmp_path, host):
     pipeline = build_pipeline(load_config(file), host, ["system"])
     pipeline.tick(0, 0)
     assert pipeline.tick(10**9, 0)["system"]["net_bytes_sent"] >= 0
+
+
+@pytest.mark.parametrize("name", ["common", "psutil", "__init__"])
+def test_the_documents_modules_run_where_they_are_put_inside_the_package(name, tmp_path):
+    """The documents write the collector into the package's own folder: with its name changed, each file runs."""
+    text = (written("custom_collector.md", tmp_path) / "mymetrics" / "network" / f"{name}.py").read_text()
+    names = {"__name__": "printed"}
+    exec(text.replace("mymetrics.", "jumper.monitor.metrics."), names)
+    if name == "psutil":
+        collector = names["PsutilNetworkCollector"]()
+        assert collector.collect("process", {}) == [0, 0, 0, 0]
+        assert collector.collect("system", {})[1] >= 0
+    assert "NetworkCollectorBackend" in names
 
 
 def test_the_page_on_collectors_runs(tmp_path, monkeypatch, host):
