@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jumper.monitor.backends import means_native
+from jumper.monitor.beside import Beside
 from jumper.monitor.metrics.process.source import Counters, Source, TreeSource
 from jumper.monitor.sampling import PythonSampling
 from jumper.monitor.segment import SegmentWriter
@@ -102,7 +103,8 @@ class PythonRoots:
             os.getpid(), interval, tuple(levels), spool=spool, header=header, node_lock=True, flush_s=flush_s
         )
         assert self._sampling.writer is not None
-        self._trees = _Trees(self._sampling.writer, interval, self._own_cpu_ns)
+        beside = Beside(self._sampling.writer.text) if Beside.wanted() else None
+        self._trees = _Trees(self._sampling.writer, interval, self._own_cpu_ns, beside)
 
     def start(self) -> None:
         """Begin to sample."""
@@ -150,10 +152,11 @@ class _Trees:
 
     alive = True
 
-    def __init__(self, writer: SegmentWriter, interval: float, own_cpu_ns: Any) -> None:
+    def __init__(self, writer: SegmentWriter, interval: float, own_cpu_ns: Any, beside: Beside | None) -> None:
         self._writer = writer
         self._interval = interval
         self._own_cpu_ns = own_cpu_ns
+        self._beside = beside
         self._trees: dict[int, tuple[Source, Most]] = {}
         self._next = 0
 
@@ -176,9 +179,12 @@ class _Trees:
         return most
 
     def update(self) -> Counters:
-        for source, most in self._trees.values():
+        tick_ns = time.monotonic_ns()
+        for number, (source, most) in self._trees.items():
             row = {"mono_ns": time.monotonic_ns(), **source.update()}
             most.take(row)
+            if self._beside is not None:
+                row.update(self._beside.row(f"tree{number}", source.pids, row, tick_ns))
             self._writer.row("process", row)
         return {}
 
@@ -188,6 +194,8 @@ class _Trees:
     def close(self) -> None:
         for source, _ in self._trees.values():
             source.close()
+        if self._beside is not None:
+            self._beside.close()
 
     @property
     def pids(self) -> set[int]:

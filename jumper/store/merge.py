@@ -194,7 +194,12 @@ def _join(data: dict[str, ColumnData], other: dict[str, ColumnData]) -> None:
     """Add the columns that Python collectors wrote beside the native engine, tick by tick."""
     import numpy as np
 
-    mono, theirs = data["mono_ns"][0], other["mono_ns"][0]
+    # of several targets, each has a row of its own in a tick
+    names = ["mono_ns", "pid"] if "pid" in data and "pid" in other else ["mono_ns"]
+    mono, theirs = (
+        np.rec.fromarrays([table[name][0] for name in names], dtype=[(name, "i8") for name in names])
+        for table in (data, other)
+    )
     order = np.argsort(theirs, kind="stable")
     place = np.minimum(np.searchsorted(theirs[order], mono), len(theirs) - 1)
     rows = order[place]
