@@ -72,6 +72,7 @@ class MainRun:
 
     def _make(self) -> Settings:
         from jumper.monitor.segment import SegmentWriter
+        from jumper.monitor.serverclock import clock_record
         from jumper.schema import VERSION
         from jumper.store.rundir import RunDirectory, new_run_id
 
@@ -83,8 +84,9 @@ class MainRun:
         self._writer = SegmentWriter(
             directory.spool, {"kind": "scheduler", "run": run, "engine": "none", "interval_s": interval}
         )
-        for record in self._waiting:
-            self._writer.text(record)
+        for record in (clock_record(directory.spool), *self._waiting):
+            if record is not None:
+                self._writer.text(record)
         self._waiting.clear()
         self._writer.flush()
         return self._settings._replace(run=str(directory.path), inode=directory.path.stat().st_ino)

@@ -174,6 +174,7 @@ class Site:
             engines, self._engines = self._engines, []
         for engine in engines:
             with self.harmless("the end of the samples"):
+                self._tell_time(engine)
                 engine.stop()
         with self._lock:
             apart, self._apart = self._apart, None
@@ -228,5 +229,14 @@ class Site:
             flush_s=SHARED_FLUSH_S if is_shared(spool) else 0.0,
         )
         engine.start()
+        self._tell_time(engine)
         self._engines.append(engine)
         return engine
+
+    def _tell_time(self, engine: Roots) -> None:
+        """Note where this node's clock stands against that of the run's file server, where it has one."""
+        from jumper.monitor.serverclock import clock_record
+
+        record = clock_record(os.path.join(self.settings.run, "spool"))
+        if record is not None:
+            engine.text(record)
