@@ -63,9 +63,9 @@ class ComparisonTable:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
         table.add_column("", overflow="fold")
-        for head in ("first", "second", "change", "95 %", "attempts", "p"):
+        for head in ("first", "second", "change", "95 %", "tasks", "p"):
             table.add_column(head, justify="right", no_wrap=True)
         last = None
         for found in self.comparison.differences:
