@@ -305,6 +305,16 @@ def test_what_is_missing_is_said() -> None:
     assert said["A collector was switched off:"] == "gpu: no driver"
 
 
+@pytest.mark.parametrize("fault", ["near its limit in Dask", "a worker near its limit, with several tasks in it"])
+def test_a_worker_is_given_what_it_does_not_spill_below(fault: str) -> None:
+    run = FAULTS[fault][-1]()
+    (one,) = [found for found in findings(run) if found.name == "memory-near"]
+    limit = 2**20 * int(one.snippet.rpartition(" ")[2].removesuffix("MiB"))
+    highest = run.tasks["memory_peak_bytes"].max()
+    # Dask spills from 70 % of the limit on: distributed.worker.memory.spill
+    assert 0.7 * limit == pytest.approx(highest, rel=0.001) and limit > run.tasks["memory_limit_bytes"].max()
+
+
 def test_findings_name_failures_first() -> None:
     run = made.make(20, state="lost")
     said = findings(run)
