@@ -391,22 +391,30 @@ class NodeDataStore:
 
 
 class _Joined(PerformanceData):
-    """All nodes of a store as one."""
+    """All nodes of a store as one, which is only read."""
 
     def __init__(self, store: NodeDataStore) -> None:
         self._store = store
-        super().__init__()
+        self.start_time = None
 
     @property
-    def levels(self) -> list[str]:
+    def num_cpus(self) -> int:  # type: ignore[override]
+        return sum(info.num_cpus for info in self._store.hardware.values())
+
+    @property
+    def num_system_cpus(self) -> int:  # type: ignore[override]
+        return sum(info.num_system_cpus for info in self._store.hardware.values())
+
+    @property
+    def num_gpus(self) -> int:  # type: ignore[override]
+        return sum(info.num_gpus for info in self._store.hardware.values())
+
+    @property
+    def levels(self) -> list[str]:  # type: ignore[override]
         return self._store.levels
 
-    @levels.setter
-    def levels(self, levels: list[str]) -> None:
-        pass
-
     def __len__(self) -> int:
-        return max((len(data) for data in self._store._data.values()), default=0)
+        return max(map(len, self._store._data.values()), default=0)
 
     def add_sample(self, level: str, *arguments: Any, **keywords: Any) -> None:
         raise JumperError("samples of several nodes are added to a node: nodes.add_sample(node, level, row)")

@@ -11,9 +11,16 @@ from collections.abc import Collection, Mapping, Sequence
 from jumper.monitor.metrics.process.procfs import OWN_TAG
 from jumper.monitor.nodelist import expand_nodelist
 from jumper.schema.errors import MonitorUnavailableError
-from jumper.utilities import slurm_job_id
 
-__all__ = ["get_slurm_nodes", "nodes_of", "step_command", "step_environment"]
+__all__ = [
+    "get_slurm_nodes",
+    "job_id",
+    "job_shares",
+    "nodes_of",
+    "overlaps_devices",
+    "step_command",
+    "step_environment",
+]
 
 #: how long a question to Slurm may take
 ASK_S = 10.0
@@ -43,9 +50,7 @@ def get_slurm_nodes(environment: Mapping[str, str] | None = None) -> list[str]:
     text = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST")
     if text:
         return list(dict.fromkeys(_expand(text)))
-    job = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
-    if not job:
-        raise MonitorUnavailableError("this is no job of Slurm (SLURM_JOB_ID is not set); start it by sbatch or salloc")
+    job = job_id(environment)
     try:
         nodes = nodes_of(job)
     except (OSError, subprocess.SubprocessError) as error:
@@ -138,15 +143,16 @@ def job_shares(job: str) -> dict[str, dict[str, int]]:
     return shares
 
 
-def job_id() -> str:
-    """Return this job's id.
+def job_id(environment: Mapping[str, str] | None = None) -> str:
+    """Return this job's id. Source: sbatch(1), "OUTPUT ENVIRONMENT VARIABLES".
 
     Raises
     ------
     MonitorUnavailableError
         Where this is no job of Slurm.
     """
-    job = slurm_job_id() or os.environ.get("SLURM_JOBID")
+    environment = os.environ if environment is None else environment
+    job = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
     if not job:
         raise MonitorUnavailableError("this is no job of Slurm (SLURM_JOB_ID is not set); start it by sbatch or salloc")
     return job

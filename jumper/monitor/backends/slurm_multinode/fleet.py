@@ -52,6 +52,7 @@ class Fleet:
         self._every_look = every_look
         self._joined = joined
         self._known: set[str] = set()
+        self._reason: str | None = None
         self._settled = False
         self._stopping = False
         self._wake = threading.Event()
@@ -69,8 +70,7 @@ class Fleet:
         while not self._settled and self._thread.is_alive():
             time.sleep(0.005)
         if not self._known and not self._stopping:
-            reasons = "; ".join(f"{node.name}: {node.reason}" for node in self._nodes)
-            raise MonitorUnavailableError(f"no node of the job answered: {reasons}")
+            raise MonitorUnavailableError(f"no node of the job answered: {self._reason or self._reasons}")
 
     def set_levels(self, levels: Collection[str]) -> None:
         """Take these levels from the next sample on."""
@@ -91,24 +91,28 @@ class Fleet:
             while self._thread.is_alive() and time.monotonic() < until:
                 time.sleep(0.005)
 
+    @property
+    def _reasons(self) -> str:
+        return "; ".join(f"{node.name}: {node.reason}" for node in self._nodes)
+
     def _run(self) -> None:
-        reason = None
         try:
-            self._launch(self._nodes)
-            reason = self._watch()
+            if not self._stopping:
+                self._launch(self._nodes)
+            self._watch()
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
+            self._reason = f"{type(error).__name__}: {error}"
         finally:
             for node in self._nodes:
                 node.ask_stop()
             until = time.monotonic() + STOP_S
             for node in self._nodes:
                 node.stop(max(0.0, until - time.monotonic()))
-            if reason is not None and self._settled and self.on_end is not None:
-                self.on_end(reason)
+            if self._reason is not None and self._settled and self.on_end is not None:
+                self.on_end(self._reason)
 
-    def _watch(self) -> str | None:
-        """Look after the nodes until stopped, or until none is left; return the reason then."""
+    def _watch(self) -> None:
+        """Look after the nodes until stopped, or until none is left."""
         last = time.monotonic()
         deadline = last + self._ready_s
         while not self._stopping:
@@ -125,14 +129,14 @@ class Fleet:
                         self._known.add(node.name)
                         self._joined(node)
                 if not self._known:
-                    return None
+                    return
                 self._settled = True
             if self._settled and all(node.gone for node in self._nodes):
-                return "no node answers any more: " + "; ".join(f"{n.name}: {n.reason}" for n in self._nodes)
+                self._reason = f"no node answers any more: {self._reasons}"
+                return
             self._launch(wanted)
             self._every_look()
             self._wake.wait(LOOK_S if self._settled else SOON_S)
-        return None
 
     def _launch(self, nodes: Sequence[Node]) -> None:
         """Start agents on nodes; none counts what carries the words of the others."""

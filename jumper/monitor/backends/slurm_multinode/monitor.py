@@ -141,7 +141,10 @@ class SlurmMultinodeMonitor(BaseMonitor):
             return self._agent(job, name, shares.get(name), stream)
 
         self._nodes = [Node(name, make, self.interval, start_time, self._sample, self._event) for name in names]
-        return Fleet(self._nodes, self.ready_s, self._every_look, self._joined)
+        fleet = Fleet(self._nodes, self.ready_s, self._every_look, self._joined)
+        if self._stop_asked:
+            fleet.stop()
+        return fleet
 
     def _agent(
         self, job: str, node: str, share: Mapping[str, int] | None, stream: Callable[[str, Mapping[str, Any]], None]
@@ -188,9 +191,11 @@ class SlurmMultinodeMonitor(BaseMonitor):
         if self._log is not None:
             self._log.sample(node, level, row)
 
-    def _event(self, node: str, kind: str, text: str) -> None:
-        now = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
-        self._note({"type": "event", "kind": kind, "node": node, "text": f"{node}: {text}", **now})
+    def _event(self, node: str | None, kind: str, text: str) -> None:
+        of_node = {"node": node, "text": f"{node}: {text}"} if node is not None else {"text": text}
+        self._note({
+            "type": "event", "kind": kind, **of_node, "mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(),
+        })  # fmt: skip
 
     def _note(self, record: Mapping[str, Any]) -> None:
         super()._note(record)
@@ -202,7 +207,7 @@ class SlurmMultinodeMonitor(BaseMonitor):
             self._log.look()
             if self._log.reason is not None:
                 reason, self._log = self._log.reason, None
-                self._note({"type": "event", "kind": "log-lost", "text": reason})
+                self._event(None, "log-lost", reason)
 
     def _end(self) -> None:
         if self._source is not None:
@@ -211,7 +216,7 @@ class SlurmMultinodeMonitor(BaseMonitor):
 
     def _ended(self, reason: str | None) -> None:
         super()._ended(reason)
-        self._note({"type": "event", "kind": "monitor-lost", "text": reason, "mono_ns": time.monotonic_ns()})
+        self._event(None, "monitor-lost", str(reason))
         self._close_log()
 
     def _close_log(self) -> None:
