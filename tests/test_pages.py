@@ -45,6 +45,7 @@ RUN_BY = {
     ("docs/findings.md", "sh"): "tests/test_findings_docs.py",
     ("docs/findings.md", "text"): "tests/test_findings_docs.py",
     ("docs/numbers.md", "python"): "tests/test_pages.py",
+    ("docs/report.md", "sh"): "tests/test_pages.py",
     ("docs/run.md", "python"): "tests/test_pages.py",
     ("docs/segment.md", "json"): "tests/test_pages.py",
     ("docs/slurm.md", "python"): "tests/cluster/test_slurm_multinode.py",
@@ -195,6 +196,13 @@ def test_the_page_on_runs_reads_one_with_pandas(shell: Any) -> None:
     space: dict[str, Any] = {}
     exec(*blocks("docs/run.md", "python"), space)
     assert isinstance(space["samples"], pd.DataFrame) and len(space["samples"]) >= 2
+
+
+def test_the_page_on_reports_writes_one_in_each_theme(shell: Any) -> None:
+    (lines,) = blocks("docs/report.md", "sh")
+    shell("jumper run -o RUN -- sleep 0.2\n" + lines)
+    light, dark = Path("RUN/report.html").read_text(), Path("night.html").read_text()
+    assert 'data-theme="light"' in light and 'data-theme="dark"' in dark
 
 
 def test_the_schema_block_that_the_page_on_segments_shows_is_one_that_is_read(tmp_path: Path) -> None:
