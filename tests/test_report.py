@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import io
 import json
 import re
 import subprocess
@@ -11,11 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from rich.console import Console
 
+from jumper.analysis import timeline
+from jumper.analysis.findings import findings
+from jumper.analysis.units import digits, human_bytes, human_seconds
+from jumper.report import terminal
 from jumper.report.card import repr_html, repr_text
 from jumper.report.data import OTHER_GROUPS, RunRows
 from jumper.report.elements import MOST_BARS
+from jumper.report.found import FindingsText, as_json, found_in, lead
 from jumper.report.page import builder, figures, tables, write_report
 from jumper.report.plots import Plots
 from jumper.report.theme import DARK, LIGHT
@@ -237,6 +246,83 @@ def test_the_drill_down_knows_the_curve_of_an_attempt(run: made.Made) -> None:
     curve = found["curves"][longest]["cpu"]
     assert curve["top"] == pytest.approx(0.8, rel=0.01) and max(curve["points"]) == 100
     assert found["total"] == 60 and "span" not in found["values"]
+
+
+def test_page_terminal_and_tables_say_the_same() -> None:
+    run = made.make(60)
+    run.tasks["memory_asked_bytes"] = pd.array([16 * made.GIB] * 60, dtype="Int64")
+    text, out = builder.page(run), io.StringIO()
+    Console(file=out, width=200).print(terminal.summary_table(run))
+    printed = {line.split()[0]: line for line in out.getvalue().splitlines() if line.strip()}
+    document, truth = terminal.summary_json(run), run.tasks.groupby("group")
+    part = text.split('id="groups"')[1].split("</table>")[0]
+    shown = {}
+    for row in re.findall(r"<tr>(<th scope=.row.*?)</tr>", part, flags=re.S):
+        name, *cells = [
+            re.sub("<[^>]+>", "", cell).strip() for cell in re.findall(r"<t[hd].*?</t[hd]>", row, flags=re.S)
+        ]
+        shown[name] = cells
+    assert set(shown) == {g["group"] for g in document["groups"]} == set(truth.groups)
+    for group in document["groups"]:
+        rows = truth.get_group(group["group"])
+        assert group["cpu_s"] == pytest.approx(float(rows["cpu_s"].sum()))
+        assert group["memory_peak_bytes"] == rows["memory_peak_bytes"].max() and group["attempts"] == len(rows)
+        for said in (human_seconds(group["cpu_s"]), human_bytes(group["memory_peak_bytes"]),
+                     human_seconds(group["wall_median_s"]), human_bytes(group["read_chars"])):  # fmt: skip
+            assert said in shown[group["group"]] and said in printed[group["group"]], said
+    key = document["headline"]
+    for said in (human_seconds(key["wall_s"]), digits(key["busy_cores"])):
+        assert f"<b>{said}</b>" in text and said in out.getvalue(), said
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, flags=re.S)[1])  # type: ignore[index]
+    for column in ("cpu_s", "wall_s", "memory_peak_bytes", "write_chars"):
+        assert sum(data["values"][column]) == pytest.approx(float(run.tasks[column].sum()), rel=1e-5), column
+    found = as_json(run)["findings"]
+    assert found
+    words = " ".join(html.unescape(re.sub("<[^>]+>", " ", text)).split())
+    out = io.StringIO()
+    Console(file=out, width=200).print(FindingsText(found_in(run)))
+    said = " ".join(out.getvalue().split())
+    for one in found:
+        assert one["text"] in words and one["text"] in said, one["text"]
+
+
+def test_the_first_sentence_is_the_change_that_is_worth_most() -> None:
+    run = made.make(60)
+    run.tasks["flags"] = [[] for _ in range(60)]
+    run.tasks["memory_asked_bytes"] = pd.array([16 * made.GIB] * 60, dtype="Int64")
+    first = lead(findings(run))
+    assert first is not None and first.name == "memory-far" and first.snippet
+    top = builder.page(run).split('id="lead">')[1].split("</header>")[0]
+    assert html.escape(first.text) in top and first.snippet.splitlines()[0] in html.unescape(top)
+    run.tasks["state"] = "done"
+    run.tasks["memory_asked_bytes"] = run.tasks["memory_limit_bytes"] = pd.array([None] * 60, dtype="Int64")
+    assert lead(findings(run)) is None and "Nothing stands out that a change would mend" in builder.page(run)
+
+
+def test_memory_by_group_adds_up_to_what_was_measured(run: made.Made) -> None:
+    rows = RunRows(run)
+    assert rows.memory is not None
+    total = sum(rows.memory.layers.values())
+    highest = timeline.total_gauge(run.samples("process"), "memory_bytes", rows.grid, 1.0)
+    assert total == pytest.approx(highest) and set(rows.memory.layers) >= set(made.PROFILE)
+    late = rows.memory.layers["write"]
+    first = run.tasks.loc[run.tasks["group"] == "write", "start_ns"].min()
+    assert late[rows.grid.edges[1:] < (first - rows.grid.start_ns) / 1e9].max() == 0
+    assert rows.memory.asked is not None and rows.memory.asked.max() == pytest.approx(8 * 4 * made.GIB, rel=0.3)
+
+
+def test_gpus_have_a_row_where_there_are_any() -> None:
+    run = made.make(30)
+    assert RunRows(run).gpus == {}
+    system = run.streams["system"]
+    at = (system["time_ns"] - made.START_NS) / 1e9
+    system["gpu_0_busy_ns"] = (0.25e9 * at).astype("int64")
+    system["gpu_1_busy_ns"] = pd.array(np.where(at < 10, 0, np.nan), dtype="Float64")
+    rows = RunRows(run)
+    assert list(rows.gpus) == ["n1 GPU 0", "n1 GPU 1", "n2 GPU 0", "n2 GPU 1"]
+    assert np.nanmean(rows.gpus["n1 GPU 0"]) == pytest.approx(25, abs=0.1) and np.isnan(rows.gpus["n2 GPU 1"]).any()
+    text = builder.page(run)
+    assert "mean GPU utilisation" in text and "GPUs, n1 GPU 0: busy 25 % on average." in text
 
 
 def test_both_themes_name_the_same_colours() -> None:

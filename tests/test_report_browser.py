@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,14 @@ INK = """() => { const out = [];
       const d = e.getContext('2d').getImageData(0, 0, e.width, e.height).data, seen = new Set();
       for (let i = 0; i < d.length; i += 388) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
       out.push(seen.size) } } };
+  walk(document); return out }"""
+#: Texts of all boxes that hover, without their style.
+TOOLTIPS = """() => { let out = '';
+  const walk = root => { for (const e of root.querySelectorAll('*')) if (e.shadowRoot) {
+    if (String(e.className).includes('bk-Tooltip')) {
+      for (const part of e.shadowRoot.children) if (part.tagName !== 'STYLE') out += part.textContent + ' ';
+    }
+    walk(e.shadowRoot) } };
   walk(document); return out }"""
 RANGE = "() => { const r = Bokeh.documents[0].get_model_by_name('jumper-time'); return [r.start, r.end] }"
 
@@ -103,22 +112,127 @@ def test_filter_and_sort(opened: Page) -> None:
     page.select_option("#group", "")
 
 
+def in_view(page: Any) -> Any:
+    """Scroll to the timeline and return its box."""
+    page.evaluate("() => document.getElementById('pictures').scrollIntoView({behavior: 'instant'})")
+    return page.locator("#pictures").bounding_box()
+
+
 def test_a_drag_zooms_all_rows_and_the_button_goes_back(opened: Page) -> None:
     page = opened.page
-    page.evaluate("() => scrollTo(0, 0)")
     before = page.evaluate(RANGE)
-    box = page.locator("#timeline .card").bounding_box()
-    x, y = box["x"] + box["width"] * 0.3, box["y"] + 430
+    box = in_view(page)
+    x, y = box["x"] + box["width"] * 0.3, box["y"] + 330
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + 150, y, steps=6)
     page.mouse.move(x + 300, y, steps=6)
     page.mouse.up()
-    page.wait_for_timeout(300)
+    page.wait_for_function(f"() => Bokeh.documents[0].get_model_by_name('jumper-time').start > {before[0]}")
     after = page.evaluate(RANGE)
     assert before[0] < after[0] < after[1] < before[1]
     page.click("#reset")
     assert page.evaluate(RANGE) == before and page.locator("#reset").is_hidden() and opened.clean()
+
+
+def _focus(page: Any) -> str:
+    return str(page.evaluate("() => document.activeElement.textContent || document.activeElement.id"))
+
+
+def test_tasks_are_searched_sorted_and_opened_by_keyboard_alone(opened: Page) -> None:
+    page = opened.page
+    page.focus("#filter")
+    page.keyboard.type("compress")
+    assert "12 tasks" in page.locator("#count").inner_text()
+    head = page.locator("#tasks th", has_text="memory peak")
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert page.locator("#tasks th[aria-sort=none]").count() == page.locator("#tasks th").count() - 1
+    stops = page.locator("#tasks tbody [tabindex='0']")
+    assert stops.count() == 1  # of many rows, one is in the order of the Tab key
+    stops.focus()
+    page.keyboard.press("Home")
+    first = _focus(page)
+    page.keyboard.press("ArrowDown")
+    second = _focus(page)
+    assert first != second == page.locator("#detail b").inner_text()
+    assert page.locator("#tasks tr[aria-current=true] button").inner_text() == second
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    assert page.locator("#detail b").inner_text() == _focus(page) == page.locator("#tasks tbody tr").last.locator(
+        "button").inner_text()  # fmt: skip
+    page.fill("#filter", "")
+    assert opened.clean(), opened.errors
+
+
+def test_the_timeline_is_steered_by_keys_and_buttons_and_says_what_it_shows(opened: Page) -> None:
+    page = opened.page
+    start, end = page.evaluate(RANGE)
+    page.focus("#pictures")
+    page.keyboard.press("+")
+    near = page.evaluate(RANGE)
+    assert near[1] - near[0] == pytest.approx((end - start) / 2)
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(RANGE)[0] > near[0]
+    assert re.fullmatch(r"09:4\d:\d\d to 09:4\d:\d\d", page.locator("#shown").inner_text())
+    for _ in range(9):
+        page.keyboard.press("ArrowRight")
+    assert page.evaluate(RANGE)[1] == pytest.approx(end)  # never past the run
+    page.keyboard.press("0")
+    assert page.evaluate(RANGE) == [start, end]
+    page.locator("[data-steer=in]").click()
+    assert page.evaluate(RANGE) == near
+    page.click("#reset")
+    assert page.evaluate(RANGE) == [start, end] and opened.clean()
+
+
+def test_a_row_that_is_pointed_at_says_its_numbers(opened: Page) -> None:
+    page = opened.page
+    box = in_view(page)
+    found: dict[str, int] = {}
+    for word, heights in (("memory peak", range(100, 200, 15)), ("asked by tasks", range(230, 330, 15)),
+                          ("CPU busy", range(-40, -140, -10))):  # fmt: skip
+        if heights[0] < 0:  # the last row
+            page.evaluate(
+                "() => document.getElementById('pictures').scrollIntoView({behavior: 'instant', block: 'end'})"
+            )
+            box = page.locator("#pictures").bounding_box()
+        for height in heights:
+            top = box["y"] + (box["height"] if height < 0 else 0)
+            page.mouse.move(box["x"] + box["width"] / 2, top + height)
+            page.wait_for_timeout(150)
+            if word in page.evaluate(TOOLTIPS):
+                found[word] = height
+                break
+    assert set(found) == {"memory peak", "asked by tasks", "CPU busy"}, found
+    assert opened.clean()
+
+
+def test_a_screen_reader_finds_its_way(opened: Page) -> None:
+    page = opened.page
+    tree = page.locator("body").aria_snapshot()
+    for role in ("banner:", "navigation", "main:", "complementary", "toolbar", 'region "What stands out"',
+                 'region "Tasks"', "rowheader"):  # fmt: skip
+        assert role in tree, role
+    nameless = page.evaluate("""() => {
+        const named = e => e.textContent.trim() || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby');
+        return [...document.querySelectorAll('button, input, select, a, svg[role=img], [role=region]')]
+          .filter(e => !named(e)).map(e => e.outerHTML.slice(0, 80)) }""")
+    assert nameless == []
+    headings = page.evaluate("() => [...document.querySelectorAll('h1, h2, h3')].map(e => e.tagName).join(' ')")
+    assert headings.startswith("H1 H2") and headings.count("H1") == 1
+    assert page.locator("#in-words li").count() >= 5 and page.locator("svg.chart[aria-label]").count() >= 3
+
+
+def test_print_shows_all_and_no_controls(opened: Page) -> None:
+    page = opened.page
+    page.emulate_media(media="print")
+    hidden = [page.locator(name).first.is_hidden() for name in (".tools", "nav", ".steer", "#more")]
+    assert all(hidden) and page.locator("#findings").is_visible()
+    page.emulate_media(media="screen")
 
 
 def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:

@@ -53,3 +53,14 @@ def digits(value: float) -> str:
         return "0"
     size = abs(value)
     return f"{value:,.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+
+
+def percent(part: float) -> str:
+    """Return a part in percent; what is there and rounds to nothing is below 1 %.
+
+    Examples
+    --------
+    >>> percent(0.372), percent(0.0028), percent(0), percent(1.5)
+    ('37%', '<1%', '0%', '150%')
+    """
+    return "<1%" if 0 < part < 0.005 else f"{part:.0%}"

@@ -31,6 +31,8 @@ __all__ = ["calls", "cpu", "finish", "gpu", "holoviews", "io", "memory", "metric
 
 #: Rectangles that carry hover texts; past it the longest and failed, over an image of the others.
 MOST_BARS = 5000
+#: Of what was asked for, what must have been used for both to be drawn at one scale.
+LEAST_SHARE = 0.02
 
 
 def overview(rows: RunRows, theme: Theme) -> Any:
@@ -168,12 +170,16 @@ def memory(rows: RunRows, theme: Theme) -> Any | None:
     stack = rows.memory
     if stack is None:
         return None
-    total = np.sum(list(stack.layers.values()), axis=0)
-    factor, unit = _unit(max(total.max(), 1.0, 0.0 if stack.asked is None else stack.asked.max()))
-    scaled = Stack({name: line / factor for name, line in stack.layers.items()},
-                   stack.capacity / factor if stack.capacity else None, stack.capacity_label,
-                   None if stack.asked is None else stack.asked / factor)  # fmt: skip
+    used = float(np.sum(list(stack.layers.values()), axis=0).max())
     title = "Memory by task group" if len(stack.layers) > 1 else "Memory"
+    asked, capacity, label = stack.asked, stack.capacity, stack.capacity_label
+    if asked is not None and used < LEAST_SHARE * asked.max():  # its scale would hide what was used
+        limits = [f"up to {human_bytes(float(asked.max()))} asked for", label]
+        title += f" ({', '.join(word for word in limits if word)})"
+        asked = capacity = None
+    factor, unit = _unit(max(used, 1.0, 0.0 if asked is None else float(asked.max())))
+    scaled = Stack({name: line / factor for name, line in stack.layers.items()}, capacity and capacity / factor, label,
+                   None if asked is None else asked / factor)  # fmt: skip
     fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
     return stacked(rows, theme, scaled, "memory", title, fill, unit, unit)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jumper.analysis.tables import floats
-from jumper.analysis.units import digits, human_bytes, human_seconds
+from jumper.analysis.units import digits, human_bytes, human_seconds, percent
 from jumper.report.charts import asked_rows, values
 from jumper.report.data import RunRows
 from jumper.report.theme import OTHER
@@ -72,7 +72,7 @@ def asked(rows: RunRows) -> dict[str, Any] | None:
     x = chart["x"]
     figures = zip(map(str, table["group"]), floats(table, "highest"), floats(table, "asked"), strict=True)
     for number, (group, peak, bound) in enumerate(figures):
-        text = f"asked {human_bytes(bound)}, highest peak {human_bytes(peak)} ({peak / bound:.0%})"
+        text = f"asked {human_bytes(bound)}, highest peak {human_bytes(peak)} ({percent(peak / bound)})"
         chart["rows"].append({
             "label": _label(group), "y": TOP + ROW * number + ROW // 2, "colour": rows.colour.get(group, OTHER),
             "peak": x(peak), "box": x(peak) - chart["left"], "asked": x(bound),

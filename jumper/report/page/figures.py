@@ -43,7 +43,7 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
         for renderer in figure.renderers:
             if not isinstance(renderer, GlyphRenderer):
                 continue
-            source = renderer.data_source
+            source: Any = renderer.data_source
             if isinstance(renderer.glyph, Quad):
                 for name in _DOUBLED:
                     source.data.pop(name, None)

@@ -13,7 +13,7 @@ import pandas as pd
 from jumper.analysis.summary import lists, summarize
 from jumper.analysis.tables import RunTables, floats, in_series, series, texts, times
 from jumper.analysis.timeline import NO_NAME
-from jumper.analysis.units import digits, human_bytes, human_seconds
+from jumper.analysis.units import digits, human_bytes, human_seconds, percent
 from jumper.report.data import RunRows
 from jumper.report.theme import OTHER
 from jumper.schema.tasks import TASK_COLUMNS
@@ -65,7 +65,7 @@ def groups(rows: RunRows, found: Sequence[Finding] = ()) -> list[dict[str, Any]]
             "busy_text": "" if cores is None else digits(cores) + (f" of {digits(threads)}" if threads else ""),
             "busy_share": None if busy is None else 100 * busy, "peak": human_bytes(peak),
             "asked": human_bytes(asked) + (" allowed" if asked and value["memory_asked_bytes"] is None else ""),
-            "used_text": "" if used is None else f"{used:.0%}", "used_share": None if used is None else 100 * used,
+            "used_text": "" if used is None else percent(used), "used_share": None if used is None else 100 * used,
             "read": human_bytes(value["read_bytes"] if value["read_chars"] is None else value["read_chars"]),
             "written": human_bytes(value["write_bytes"] if value["write_chars"] is None else value["write_chars"]),
             "limit": limit, "flagged": f"{value['flagged']:,.0f}",

@@ -8,7 +8,7 @@ import numpy as np
 
 from jumper.analysis.tables import times
 from jumper.analysis.timeline import FAR_NS, OUTSIDE
-from jumper.analysis.units import digits, human_bytes, human_seconds
+from jumper.analysis.units import digits, human_bytes, human_seconds, percent
 from jumper.report.data import RunRows, Stack
 from jumper.report.elements import MOST_BARS
 from jumper.report.theme import Theme
@@ -31,7 +31,7 @@ def key_figures(rows: RunRows, key: dict[str, Any]) -> list[tuple[str, str]]:
         part = key["busy_cores"] / key["cores"] if key["cores"] else None
         out.append((digits(key["busy_cores"]), "cores busy" + (f", {part:.0%} of all" if part is not None else "")))
     if key["memory_used_share"] is not None:
-        out.append((f"{key['memory_used_share']:.0%}", "of the memory asked for was used"))
+        out.append((percent(key["memory_used_share"]), "of the memory asked for was used"))
     out.append((human_bytes(key["memory_peak_bytes"]), "highest memory peak of a task"))
     if rows.gpus:
         with np.errstate(all="ignore"):
