@@ -81,8 +81,6 @@ class Node:
     state : {"starting", "measured", "lost"}
     reason : str or None
         Why it is not measured.
-    gap_s : float
-        How long it was lost, so far as it came back.
     """
 
     def __init__(
@@ -100,8 +98,9 @@ class Node:
         self.data.start_time = start_time
         self.state = "starting"
         self.reason: str | None = None
-        self.gap_s = 0.0
         self._failures = 0
+        self._lost_s = 0.0
+        self._ended: float | None = None
         self._make = make
         self._sample = sample
         self._event = event
@@ -124,6 +123,12 @@ class Node:
     def gone(self) -> bool:
         """Whether its agent has ended and no other could be started."""
         return self._agent is None and self._failures > 1
+
+    @property
+    def gap_s(self) -> float:
+        """How long it was not measured."""
+        now = time.monotonic() if self._ended is None else self._ended
+        return self._lost_s + (now - self._since if self.state == "lost" else 0.0)
 
     @property
     def clock_error_ns(self) -> int | None:
@@ -175,6 +180,7 @@ class Node:
 
     def ask_stop(self) -> None:
         """Have its agent take a last sample and end; one that does not answer is ended at once."""
+        self._ended = time.monotonic()
         if self._next is not None:
             self._next.agent.kill()
         if self._agent is not None and self.state == "measured":
@@ -253,7 +259,7 @@ class Node:
 
     def _regain(self) -> None:
         gap = time.monotonic() - self._since
-        self.gap_s += gap
+        self._lost_s += gap
         self.state, self.reason = "measured", None
         if self._next is not None and self._next is not self._agent:
             self._next.agent.kill()
