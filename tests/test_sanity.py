@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import warnings
@@ -99,11 +98,23 @@ def test_a_monitor_without_samples_says_why(monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
-def test_it_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+def test_a_collector_that_was_switched_off_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.py").write_text(
+        "class Broken:\n    def collect(self, level, context):\n        raise OSError('no such sensor')\n"
+    )
+    (tmp_path / "mine.yaml").write_text(
+        "collectors:\n  broken:\n    _target_: broken.Broken\n    handler:\n"
+        "      _target_: jumper.monitor.metrics.handlers.ScalarHandler\n      column: heat\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    report = check_sanity(create_monitor("thread", collectors=tmp_path / "mine.yaml"))
+    (problem,) = report.problems
+    assert "broken" in problem and "no such sensor" in problem
+
+
+def test_it_writes_nothing_and_needs_no_place_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/nonexistent")
     assert check_sanity(create_monitor("thread")).ok
-    assert os.listdir(tmp_path) == []
 
 
 def test_fault_20_the_service_returns_and_warns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -360,6 +360,19 @@ def test_fault_15_missed_samples_are_ticks_not_rows() -> None:
     assert (len(frame), missed_samples(frame, 0.1)) == (180, 570)
 
 
+def test_a_pause_is_neither_missed_nor_weighed() -> None:
+    """Ten minutes between a stop and a start: the first row after it begins anew."""
+    frame = pd.DataFrame({
+        "time": [0.0, 1.0, 2.0, 602.0, 603.0], "cpu_util_avg": [np.nan, 10, 10, np.nan, 40],
+        "memory": [1, 1, 1, 5, 5.0], "cpu_ns": [0, 1e9, 2e9, 500e9, 501e9],
+    })  # fmt: skip
+    assert missed_samples(frame, 1.0) == 0
+    assert averages(frame, "memory", 1.0) == (pytest.approx(13 / 5), 1.0, 5.0)
+    assert averages(frame, "cpu_util_avg", 1.0) == (pytest.approx(20.0), 10.0, 40.0)
+    cells = pd.DataFrame({"cell_index": [0], "raw_cell": [""], "start_time": [0.0], "end_time": [603.0]})
+    assert cell_costs(frame, cells, 1)["cpu_s"].tolist() == [3.0]
+
+
 def test_close_samples_are_weighted_by_time() -> None:
     frame = pd.DataFrame({
         "time": [0.0, 1.0, 1.999, 2.0, 3.0], "cpu_util_avg": [np.nan, 10.0, 10.0, 1000.0, 10.0], "memory": [1.0] * 5,

@@ -43,17 +43,16 @@ def even(frame: pd.DataFrame, interval_s: float) -> pd.DataFrame:
     """
     if len(frame) < 2:
         return frame
-    times = frame["time"].to_numpy("float64")
-    steps = np.diff(times, prepend=times[0])
-    groups = np.zeros(len(times), dtype="int64")
-    held = interval_s  # the first row stands by itself
-    for row in range(1, len(times)):
-        groups[row] = groups[row - 1] + (held >= interval_s / 2)
-        held = steps[row] + (held if groups[row] == groups[row - 1] else 0.0)
-    if groups[-1] == len(times) - 1:
+    steps, begins = _steps(frame, interval_s)
+    groups = np.zeros(len(steps), dtype="int64")
+    held = interval_s  # the first row of a series stands by itself
+    for row in range(1, len(steps)):
+        groups[row] = groups[row - 1] + (held >= interval_s / 2 or begins[row])
+        held = interval_s if begins[row] else steps[row] + (held if groups[row] == groups[row - 1] else 0.0)
+    if groups[-1] == len(steps) - 1:
         return frame
     out = frame.groupby(groups).last()
-    weights = pd.Series(np.maximum(steps, 1e-9), index=frame.index)
+    weights = pd.Series(steps, index=frame.index)
     for name in frame.columns:
         if str(name).startswith(_RATES):
             known = weights.where(frame[name].notna())
@@ -71,24 +70,20 @@ def averages(frame: pd.DataFrame, column: str, interval_s: float) -> tuple[float
     known = ~np.isnan(values)
     if not known.any():
         return None
-    times = table["time"].to_numpy("float64")
-    weights = np.diff(times, prepend=times[0])
-    weights[0] = min(interval_s, float(np.median(weights[1:]))) if len(weights) > 1 else 1.0
-    weights = np.maximum(weights, 1e-9)
-    mean = float(np.average(values[known], weights=weights[known]))
+    mean = float(np.average(values[known], weights=_steps(table, interval_s)[0][known]))
     return mean, float(values[known].min()), float(values[known].max())
 
 
 def missed_samples(frame: pd.DataFrame, interval_s: float) -> int:
-    """Return how many ticks of the schedule have no sample, between the first and the last one.
+    """Return how many ticks of the schedule have no sample, from the first to the last of each series.
 
     Examples
     --------
     >>> missed_samples(pd.DataFrame({"time": [0.0, 1.0, 1.2, 2.0, 5.0]}), 1.0)
     2
     """
-    gaps = np.diff(frame["time"].to_numpy("float64")) / interval_s
-    return int(np.maximum(0, np.round(gaps) - 1).sum())
+    steps, begins = _steps(frame, interval_s)
+    return int(np.maximum(0, np.round(steps[~begins] / interval_s) - 1).sum())
 
 
 def cell_costs(frame: pd.DataFrame, cells: pd.DataFrame, num_cpus: int) -> pd.DataFrame:
@@ -168,13 +163,26 @@ def tags(frame: pd.DataFrame, interval_s: float, limits: Mapping[str, Any]) -> l
     return out
 
 
+def _steps(frame: pd.DataFrame, interval_s: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the time that each row stands for, in seconds and never 0, and which rows begin a series.
+
+    The first row has no rates, nor has the first one after a stop and a start: what lies before is not measured.
+    """
+    times = frame["time"].to_numpy("float64")
+    rates = [name for name in ("cpu_util_avg", "io_read", "io_write") if name in frame]
+    begins = np.array(frame[rates].isna().all(axis=1)) if rates else np.zeros(len(times), dtype=bool)
+    begins &= not begins.all()  # rates that nobody may read say nothing
+    begins[:1] = True
+    steps = np.maximum(np.diff(times, prepend=times[:1]), 1e-9)
+    usual = float(np.median(steps[~begins])) if (~begins).any() else interval_s
+    return np.where(begins, min(interval_s, usual), steps), begins
+
+
 def _used(frame: pd.DataFrame, column: str, factor: float = 1.0) -> Floats:
     """Return a counter as a sum that begins at 0, shape (rows,); what lies between two measurements is not in it."""
     values = frame[column].ffill().to_numpy("float64")
     grown = np.maximum(0.0, np.nan_to_num(np.diff(values, prepend=values[:1])))
-    rates = [name for name in ("cpu_util_avg", "io_read", "io_write") if name in frame]
-    if rates:  # a series begins without one
-        grown[frame[rates].isna().all(axis=1).to_numpy()] = 0.0
+    grown[_steps(frame, 1.0)[1]] = 0.0
     sums: Floats = np.cumsum(grown) * factor
     return sums
 
