@@ -32,7 +32,7 @@ __all__ = ["calls", "cpu", "finish", "gpu", "holoviews", "io", "memory", "metric
 #: Rectangles that carry hover texts; past it the longest and failed, over an image of the others.
 MOST_BARS = 5000
 #: Of what was asked for, what must have been used for both to be drawn at one scale.
-LEAST_SHARE = 0.02
+LEAST_SHARE = 0.05
 
 
 def overview(rows: RunRows, theme: Theme) -> Any:
