@@ -4,6 +4,7 @@
  *
  *   driver gone                                           every call fails from now on
  *   lost 1                                                device 1 fell off the bus
+ *   denied 1                                              device 1 is kept from us
  *   device UUID NAME TOTAL USED BUSY BAND MW MJ C MIG     -1: not supported
  *   instance PARENT UUID NAME TOTAL USED
  *   process d0|i0 C|G PID BYTES                           on a device or an instance; -1: not known
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NO_DRIVER = 9, LOST = 15 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, TOO_SMALL = 7, NO_DRIVER = 9, LOST = 15 };
 
 typedef struct { unsigned long long total, free, used; } memory_v1;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2;
@@ -28,7 +29,7 @@ _Static_assert(sizeof(memory_v1) == 24 && sizeof(memory_v2) == 40 && sizeof(samp
 typedef struct {
     char uuid[96], name[96];
     long long total, used, busy, band, mw, mj, celsius, mig;
-    int parent, lost;
+    int parent, lost, denied;
 } entry;
 
 static entry devices[16], instances[16];
@@ -58,6 +59,8 @@ static int load(void)
             instance_count++;
         else if (sscanf(line, "lost %d", &number) == 1)
             devices[number].lost = 1;
+        else if (sscanf(line, "denied %d", &number) == 1)
+            devices[number].denied = 1;
         else if (!strncmp(line, "driver gone", 11))
             gone = 1;
     }
@@ -88,8 +91,9 @@ int nvmlDeviceGetCount_v2(unsigned *count) { int code = load(); *count = device_
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle)
 {
+    int code = load();
     *handle = DEVICE(index);
-    return load();
+    return code ? code : devices[index].denied ? NO_PERMISSION : OK;
 }
 
 #define FIGURE(name, type, field, scale)                                                          \

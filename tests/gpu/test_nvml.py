@@ -162,6 +162,13 @@ print(json.dumps(looks.at(1, process=[11])))
     assert rows["process"]["gpu_memory_bytes"] == GIB
 
 
+def test_devices_that_a_batch_system_keeps_from_us_are_not_counted(node: Nodes) -> None:
+    state = device(used=GIB) + device(OTHER, used=2 * GIB) + "denied 0\n"
+    rows = node(state).ask("print(json.dumps(Looks().at(0, process=[])))", CUDA_VISIBLE_DEVICES="0")
+    assert rows["system"]["gpu_memory_bytes"] == rows["system"]["gpu_0_memory_bytes"] == 2 * GIB
+    assert rows["process"]["gpu_0_memory_bytes"] == 0 and "gpu_1_memory_bytes" not in rows["system"]
+
+
 def test_numbers_of_another_pid_namespace_are_nobodys(node: Nodes) -> None:
     """In a container the driver may call processes by the host's numbers: unknown, not 0."""
     code = """

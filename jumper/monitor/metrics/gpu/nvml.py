@@ -24,7 +24,7 @@ class _ProcessV1(ctypes.Structure):
 
 
 class NvmlSource:
-    """All devices of the node that NVML shows, and the MIG instances in them.
+    """All devices of the node that NVML lets us see, and the MIG instances in them.
 
     Raises
     ------
@@ -54,19 +54,22 @@ class NvmlSource:
         self._seen: dict[int, tuple[int, int]] = {}
         self._lists: dict[str, Callable[[Any], list[Any]]] = {}
         for number in range(pynvml.nvmlDeviceGetCount()):
-            self._add(pynvml.nvmlDeviceGetHandleByIndex(number), None)
+            # counted are those of other jobs, too, which a batch system keeps from us
+            handle = self._get(pynvml.nvmlDeviceGetHandleByIndex, number)
+            if handle is not None:
+                self._add(handle, None)
         for device in list(self.devices):
             for instance in self._instances(self._handles[device.number]):
                 self._add(instance, device.number)
 
     def _add(self, handle: Any, parent: int | None) -> None:
-        nvml, index = self._nvml, len(self.devices)
+        nvml, number = self._nvml, len(self.devices)
         memory = self._get(self._memory, handle)
         self._handles.append(handle)
         self.devices.append(
             Device(
-                index,
-                _text(self._get(nvml.nvmlDeviceGetUUID, handle) or f"GPU-{index}"),
+                number,
+                _text(self._get(nvml.nvmlDeviceGetUUID, handle) or f"GPU-{number}"),
                 _text(self._get(nvml.nvmlDeviceGetName, handle) or "GPU"),
                 None if memory is None else int(memory.total),
                 parent,
