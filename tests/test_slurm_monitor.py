@@ -262,13 +262,14 @@ def test_fault_11_the_step_overlaps_those_of_the_job_and_takes_nothing_from_them
     }
 
 
-def test_a_node_that_refuses_is_told_at_once_and_tried_again(job: Job, started: Any) -> None:
+def test_a_node_that_refuses_is_told_at_once_and_tried_again(job: Job, started: Any, caplog: Any) -> None:
     job.let("n3", 'echo "srun: error: n3 is down" >&2; exit 1')
     monitor = started()
     assert monitor.nodes.node_names() == ["n1", "n2"]
     (event,) = monitor.events
     assert (event["kind"], event["node"]) == ("node-missing", "n3")
     assert "srun: error: n3 is down" in event["text"]
+    assert [record.getMessage() for record in caplog.records] == [f"node-missing: {event['text']}"]
     job.let("n3", ":")
     until(lambda: ("node-back", "n3") in kinds(monitor))
     until(lambda: "n3" in monitor.nodes.node_names())

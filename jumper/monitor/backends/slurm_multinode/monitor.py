@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -22,6 +23,9 @@ from jumper.monitor.slurm import (
     step_command,
     step_environment,
 )
+
+#: says what the events say, at once, to whoever configured logging, else warnings to stderr
+_LOG = logging.getLogger("jumper")
 
 
 class SlurmMultinodeMonitor(BaseMonitor):
@@ -193,6 +197,7 @@ class SlurmMultinodeMonitor(BaseMonitor):
 
     def _event(self, node: str | None, kind: str, text: str) -> None:
         of_node = {"node": node, "text": f"{node}: {text}"} if node is not None else {"text": text}
+        _LOG.log(logging.INFO if kind == "node-back" else logging.WARNING, "%s: %s", kind, of_node["text"])
         self._note({
             "type": "event", "kind": kind, **of_node, "mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(),
         })  # fmt: skip
