@@ -72,11 +72,11 @@ class Attempt:
         """What marks the processes of this attempt in their environment, ``NAME=value``."""
         return f"{TAG}={os.getpid()}.{threading.get_native_id()}.{self.start_ns}"
 
-    def child(self, pid: int, own_peak: bool) -> None:
-        """Take a process that was just started for this attempt; whether its high-water mark is its own."""
+    def child(self, pid: int, start_ns: int, own_peak: bool) -> None:
+        """Take a process that was started for this attempt since start_ns; whether its high-water mark is its own."""
         with self.site.harmless("a job's process"):
             # opened while it lives: a zombie's cannot be, but read
-            start_ns, io_fd = time.monotonic_ns(), open_io(pid)
+            io_fd = open_io(pid)
             nodes = self.site.nodes()  # follows what has the tag and is not in the tree
             watch = None if self.in_process else self.site.watch(pid, self.tag if nodes is None else None)
             floor = 0 if own_peak else own_memory()[1]

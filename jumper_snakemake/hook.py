@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -208,9 +209,10 @@ class _JobProcess(OwnPeak):
         if attempt is not None and isinstance(kwargs.get("env"), dict):
             name, _, value = attempt.tag.partition("=")
             kwargs["env"] = {**kwargs["env"], name: value}
+        start_ns = time.monotonic_ns()  # a short one may be over when it is known
         super().__init__(*args, **kwargs)
         if attempt is not None:
-            attempt.child(self.pid, own_peak=self.own_peak)
+            attempt.child(self.pid, start_ns, own_peak=self.own_peak)
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait; what it cost is read before it is reaped."""

@@ -19,8 +19,8 @@ STOCK = ("s", "h:m:s", "max_rss", "max_vms", "max_uss", "max_pss", "io_in", "io_
 OURS = ("rule", "wildcards", "attempt", "node", "external_id", "state", "exit_code", "threads", "flags")
 #: columns of the tasks that they are made of
 NEEDED = frozenset(
-    ("wall_s", "cpu_s", "rss_peak_bytes", "pss_peak_bytes", "memory_peak_bytes", "read_bytes", "write_bytes", "group",
-     "wildcards", "attempt_id", "node", "external_id", "state", "exit_code", "threads_asked", "flags")
+    ("wall_s", "cpu_s", "rss_peak_bytes", "memory_peak_bytes", "read_bytes", "write_bytes", "group", "wildcards",
+     "attempt_id", "node", "external_id", "state", "exit_code", "threads_asked", "flags")
 )  # fmt: skip
 MIB = 1 << 20
 
@@ -52,7 +52,7 @@ def rows(tasks: pd.DataFrame) -> Iterator[list[str]]:
             _mib(known.get("rss_peak_bytes")),
             "NA",
             "NA",
-            _mib(known.get("pss_peak_bytes", known.get("memory_peak_bytes"))),
+            _mib(known.get("memory_peak_bytes")),
             _mib(known.get("read_bytes")),
             _mib(known.get("write_bytes")),
             _number(load),

@@ -166,6 +166,18 @@ def test_benchmarks_tsv_has_every_attempt_of_every_rule(truth: Workflow) -> None
     assert len(rows) == len(truth.run().tasks)
     kids = next(row for row in rows if row[header.index("rule")] == "kids")
     assert cpu(kids[header.index("cpu_time")], times(truth.folder / "o/kids.times"))
+    peaks = [f"{peak / MIB:.2f}" for peak in truth.run().tasks["memory_peak_bytes"]]
+    assert sorted(row[header.index("max_pss")] for row in rows) == sorted(peaks)
+
+
+def test_a_job_that_is_over_at_once_took_as_long_as_its_cpu_time(workflow: Callable[[str], Workflow]) -> None:
+    flow = workflow(
+        "rule all:\n    input: expand('{i}', i=range(12))\nrule one:\n    output: '{i}'\n    shell: ': > {output}'\n"
+    )
+    flow.done("-j1")
+    tasks = flow.run().tasks
+    assert len(tasks) == 12
+    assert (tasks["wall_s"] >= tasks["cpu_s"]).all(), tasks[["wall_s", "cpu_s"]]
 
 
 def test_memory_of_a_notebook_is_not_that_of_a_sibling(workflow: Callable[[str], Workflow]) -> None:
