@@ -63,6 +63,31 @@ print(json.dumps([first, looks.at(2, process=[11], user=[11, 12, 13])]))
     assert second["user"]["gpu_busy_ns"] == 750_000_000  # without the rest that says 777 %
 
 
+def test_percent_are_of_a_second_where_ticks_are_faster(node: Nodes) -> None:
+    """A driver that tells once a second of half a second would else look as five times busy, or idle."""
+    rows = node(device() + sample(11, 50, 0, 1_000_000)).ask(f"""
+looks, found = Looks(), []
+looks.at(0, process=[11])
+for tick in range(1, 31):
+    if tick % 10 == 0:
+        stamp = 1_000_000 + 100_000 * tick
+        state({device()!r} + f"sample 0 {{stamp}} 11 50 0\\n")
+    found.append(looks.at(tick / 10, process=[11])["process"]["gpu_util_0"])
+print(json.dumps(found))
+""")
+    assert rows[19:] == pytest.approx([50.0] * 11)
+
+
+def test_what_a_process_did_last_counts_after_its_end(node: Nodes) -> None:
+    rows = node(device() + sample(11, 50, 0, 1_000_000)).ask(f"""
+looks = Looks()
+looks.at(0, process=[11])
+state({device() + sample(11, 50, 0, 1_500_000)!r})
+print(json.dumps([looks.at(second, process=[])["process"]["gpu_busy_ns"] for second in (1, 2)]))
+""")
+    assert rows == [250_000_000] * 2
+
+
 def test_samples_older_than_the_look_before_do_not_count_twice(node: Nodes) -> None:
     rows = node(device() + sample(11, 50, 0, 1_000_000)).ask(f"""
 looks = Looks()
@@ -171,10 +196,19 @@ def test_devices_that_a_batch_system_keeps_from_us_are_not_counted(node: Nodes) 
 
 def test_numbers_of_another_pid_namespace_are_nobodys(node: Nodes) -> None:
     """In a container the driver may call processes by the host's numbers: unknown, not 0."""
-    code = """
+    code = f"""
 import jumper.monitor.metrics.gpu.collector as collector
 collector._FIRST_NAMESPACE = "pid:[1]"  # as if this were not the first
-print(json.dumps(Looks().at(0, process=[os.getpid()])))
+looks = Looks()
+rows = [looks.at(0, process=[os.getpid()])]
+state({device(used=GIB)!r})
+rows.append(looks.at(1, process=[os.getpid()]))  # it has just ended, that may be
+state({device(used=GIB) + process(1 << 22, GIB)!r})
+rows += [looks.at(second, process=[os.getpid()]) for second in (2, 3)]
+state({device(used=GIB)!r})
+rows.append(looks.at(4, process=[os.getpid()]))
+print(json.dumps(rows))
 """
     rows = node(device(used=GIB) + process(1 << 22, GIB)).ask(code)
-    assert rows["process"]["gpu_0_memory_bytes"] is None and rows["system"]["gpu_0_memory_bytes"] == GIB
+    assert [row["process"]["gpu_0_memory_bytes"] for row in rows] == [None, 0, None, None, None]
+    assert rows[0]["system"]["gpu_0_memory_bytes"] == GIB

@@ -44,6 +44,8 @@ class GpuCollector(CollectorBackend):
         self._before: dict[str, int] = {}
         self._totals: dict[tuple[str, int, str], int] = {}
         self._energy: dict[tuple[str, int], tuple[int, int]] = {}
+        self._recent: dict[str, set[int]] = {}
+        self._unknown: dict[int, set[int]] = {}
         self._strange = False
 
     def setup(self) -> dict[str, Any] | None:
@@ -69,7 +71,9 @@ class GpuCollector(CollectorBackend):
             rows = {device.number: self._whole(device, elapsed) for device in self._source.devices}
             counted = [rows[device.number] for device in self._source.devices if device.parent is None]
         else:
-            pids: set[int] = context[f"{level}_pids"]  # type: ignore[literal-required]
+            here: set[int] = context[f"{level}_pids"]  # type: ignore[literal-required]
+            pids = here | self._recent.get(level, set())  # what one did that has just ended is told now
+            self._recent[level] = set(here)
             devices = self._mine if level == "process" else self._leaves
             rows = {device.number: self._part(device, level, pids) for device in devices}
             counted = list(rows.values())
@@ -132,9 +136,12 @@ class GpuCollector(CollectorBackend):
         """Return who uses a device; None where the driver does not say, or speaks of another namespace's processes."""
         assert self._source is not None
         if device.number not in self._uses:
-            self._uses[device.number] = uses = self._source.uses(device)
-            self._strange = self._strange or _of_elsewhere(uses or ())
-        return None if self._strange else self._uses[device.number]
+            uses = self._source.uses(device)
+            unknown = _of_elsewhere(uses or ())
+            self._strange = self._strange or bool(unknown & self._unknown.get(device.number, set()))
+            self._unknown[device.number] = unknown  # one that is met again has not just ended
+            self._uses[device.number] = None if unknown or self._strange else uses
+        return self._uses[device.number]
 
     def close(self) -> None:
         """Let go of the library."""
@@ -143,14 +150,14 @@ class GpuCollector(CollectorBackend):
             self._source = None
 
 
-def _of_elsewhere(pids: Iterable[int], namespace: str = "/proc/self/ns/pid") -> bool:
-    """Return whether a driver calls processes by numbers that are not of this PID namespace (a container's)."""
+def _of_elsewhere(pids: Iterable[int]) -> set[int]:
+    """Return those numbers that are no process of this PID namespace, where it is a container's."""
     try:
-        if os.readlink(namespace) == _FIRST_NAMESPACE:
-            return False
+        if os.readlink("/proc/self/ns/pid") == _FIRST_NAMESPACE:
+            return set()
     except OSError:
-        return False
-    return any(not os.path.exists(f"/proc/{pid}") for pid in pids)
+        return set()
+    return {pid for pid in pids if not os.path.exists(f"/proc/{pid}")}
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 
 from jumper.monitor.metrics.common import CollectorBackend
 from jumper.monitor.metrics.context import CollectionContext
+from jumper.monitor.metrics.gpu.common import SAMPLE_NS
 
 Values = list[float | None]
 
@@ -15,6 +17,8 @@ GIB = 2**30
 
 class GpuUtilizationCollector(CollectorBackend):
     """Percent of the time in which each device computed and moved memory, and GiB in use.
+
+    Over the last second, where ticks are faster: drivers do not tell more often what processes do.
 
     Examples
     --------
@@ -31,7 +35,7 @@ class GpuUtilizationCollector(CollectorBackend):
     name = "gpu-utilization"
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[int, dict[str, int | None]]] = {}
+        self._seen: dict[str, deque[tuple[int, dict[str, int | None]]]] = {}
 
     def collect(self, level: str, context: CollectionContext) -> tuple[Values, Values, Values] | None:
         """Return utilisation and use of the memory's bandwidth in percent, and memory in GiB; a number a device."""
@@ -39,9 +43,12 @@ class GpuUtilizationCollector(CollectorBackend):
         devices = sorted(int(found[1]) for name in counters if (found := _DEVICE.fullmatch(name)))
         if not devices:
             return None
-        last_ns, last = self._last.get(level, (context["mono_ns"], {}))
+        seen = self._seen.setdefault(level, deque())
+        while len(seen) > 1 and seen[1][0] <= context["mono_ns"] - SAMPLE_NS:
+            seen.popleft()
+        last_ns, last = seen[0] if seen else (context["mono_ns"], {})
         elapsed = context["mono_ns"] - last_ns
-        self._last[level] = (context["mono_ns"], dict(counters))
+        seen.append((context["mono_ns"], {name: counters[name] for name in counters if name.startswith("gpu_")}))
         lists: tuple[Values, Values, Values] = ([], [], [])
         for index in range(devices[-1] + 1):  # a device that the level may not use has no value, and keeps its number
             for values, name in zip(lists, ("busy_ns", "band_ns"), strict=False):
