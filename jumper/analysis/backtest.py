@@ -220,9 +220,7 @@ def replay(trials: Sequence[Trial], may_fail: float = 0.01, learn: float = 0.3) 
         if not now:
             continue
         scores = [trials[index].scores(at[index]) for index in now]
-        left = may_fail * (sum(ends) - sum(begins)) - failed.sum()  # what did not fail so far may fail later
-        allowed = max(float(left), 0.0) / (sum(ends) - sum(at))
-        for index, candidate in zip(now, choose(scores, [ends[i] - at[i] for i in now], allowed), strict=True):
+        for index, candidate in zip(now, choose(scores, [ends[i] - at[i] for i in now], may_fail), strict=True):
             rows = slice(at[index], ends[index])
             wasted[index] += trials[index].wasted[rows, candidate].sum()
             failed[index] += trials[index].failed[rows, candidate].sum()
