@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 def bound(view: View) -> Iterator[Finding]:
     """Groups that wait for the network."""
-    rates = traffic(view)
-    for group, rows in waiting(view):
+    found = waiting(view)
+    rates = traffic(view) if found else {}
+    for group, rows in found:
         wall = float(view.wall[rows].sum())
         cores = float(view.floats("cpu_s")[rows].sum()) / wall
         idle = float(view.core_hours[rows].sum()) - cores * wall / 3600
@@ -34,15 +35,16 @@ def bound(view: View) -> Iterator[Finding]:
 
 def waiting(view: View) -> list[tuple[str, Ints]]:
     """Return the groups that wait for the network, and the rows of their attempts."""
-    rates, cpu, total = traffic(view), view.floats("cpu_s"), float(view.core_hours.sum())
+    cpu, total = view.floats("cpu_s"), float(view.core_hours.sum())
     found = []
-    for group, rows in view.enough(view.worked) if rates else ():
+    for group, rows in view.enough(view.worked):
         wall = float(view.wall[rows].sum())
         cores = float(cpu[rows].sum()) / wall
         idle = float(view.core_hours[rows].sum()) - cores * wall / 3600
-        if cores <= WAITS and idle > WORTH * total and rates.get(group, 0.0) >= NET_RATE:
+        if cores <= WAITS and idle > WORTH * total:
             found.append((group, rows))
-    return found
+    rates = traffic(view) if found else {}  # looks at every sample of every node
+    return [(group, rows) for group, rows in found if rates.get(group, 0.0) >= NET_RATE]
 
 
 def traffic(view: View) -> dict[str, float]:
