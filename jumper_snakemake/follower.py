@@ -17,7 +17,7 @@ from typing import Any
 from jumper.monitor.filesystems import is_shared
 from jumper.monitor.roots import roots
 from jumper.utilities import node_name
-from jumper_snakemake.site import SHARED_FLUSH_S
+from jumper_snakemake.site import SHARED_FLUSH_S, tell_time
 from jumper_snakemake.steps import Parts
 
 
@@ -42,6 +42,7 @@ def main() -> int:
         flush_s=SHARED_FLUSH_S if is_shared(config["spool"]) else 0.0,
     )
     engine.start()
+    tell_time(engine, config["spool"])
     parts = Parts(lambda: engine, engine.text, config["interval"])
     threading.Thread(target=parts.run, name="jumper-parts", daemon=True).start()
     say({"status": "ready"})
@@ -53,6 +54,7 @@ def main() -> int:
             costs = parts.end(message["number"])
             say({"status": "ended", "number": message["number"], "costs": costs})
     parts.close()
+    tell_time(engine, config["spool"])
     engine.stop()
     return 0
 

@@ -174,7 +174,7 @@ class Site:
             engines, self._engines = self._engines, []
         for engine in engines:
             with self.harmless("the end of the samples"):
-                self._tell_time(engine)
+                tell_time(engine, os.path.join(self.settings.run, "spool"))
                 engine.stop()
         with self._lock:
             apart, self._apart = self._apart, None
@@ -229,14 +229,15 @@ class Site:
             flush_s=SHARED_FLUSH_S if is_shared(spool) else 0.0,
         )
         engine.start()
-        self._tell_time(engine)
+        tell_time(engine, os.path.join(settings.run, "spool"))
         self._engines.append(engine)
         return engine
 
-    def _tell_time(self, engine: Roots) -> None:
-        """Note where this node's clock stands against that of the run's file server, where it has one."""
-        from jumper.monitor.serverclock import clock_record
 
-        record = clock_record(os.path.join(self.settings.run, "spool"))
-        if record is not None:
-            engine.text(record)
+def tell_time(engine: Roots, spool: str) -> None:
+    """Note where this node's clock stands against that of the file server that a spool is on, where it has one."""
+    from jumper.monitor.serverclock import clock_record
+
+    record = clock_record(spool)
+    if record is not None:
+        engine.text(record)
