@@ -32,6 +32,8 @@ DEFAULT_METRICS = ("cpu", "memory", "io", "gpu", "gpu_mem")
 _ALIASES = {"mem": "memory", "cpu_summary": "cpu", "gpu_util": "gpu"}
 _DEVICES = {"cpu_all": ("CPU by core, %", "cpu_util_"), "gpu_all": ("GPU by device, %", "gpu_util_"),
             "gpu_mem_all": ("GPU memory by device, GiB", "gpu_mem_")}  # fmt: skip
+#: Titles of what is never below 0.
+_FROM_ZERO = {title for title, _ in (*GROUPS.values(), *_DEVICES.values())}
 
 
 def metric_columns(frame: pd.DataFrame, metrics: Sequence[str] | None, empty: bool = False) -> dict[str, list[str]]:
@@ -57,6 +59,9 @@ def metric_columns(frame: pd.DataFrame, metrics: Sequence[str] | None, empty: bo
         if known in GROUPS:
             title, wanted = GROUPS[known]
             columns = [column for column in wanted if column in filled]
+            if not empty:  # where there is one value for all, lowest and highest say nothing
+                same = [c for c in columns if c[-4:] in ("_min", "_max") and frame[c].equals(frame[columns[0]])]
+                columns = [column for column in columns if column not in same]
         elif known in _DEVICES:
             title, prefix = _DEVICES[known]
             columns = [column for column in filled if column.startswith(prefix) and column[len(prefix) :].isdigit()]
@@ -128,13 +133,15 @@ def picture(
     bands = []
     for cell in [] if cells is None else cells.to_dict("records"):
         start, end = cell["start_time"] - start_time, cell["end_time"] - start_time
-        if end > low and start < high:
+        if end > low and start < high and cell["cell_index"] % 2 == 0:  # so that one ends where the next begins
             bands.append((max(start, low), min(end, high)))
     colour = {"color": OTHER} if backend == "bokeh" else {"facecolor": OTHER, "color": None}
     marks = [hv.VSpans(bands).opts(backend=backend, alpha=0.15, **colour)] if bands else []
     size = {"responsive": True, "height": 240} if backend == "bokeh" else {"aspect": 3, "fig_inches": 6}
-    legend = 1 < len(columns) <= len(PALETTE)
-    return hv.Overlay([*curves, *marks]).opts(backend=backend, title=title, show_legend=legend, **size)
+    legend = {"show_legend": 1 < len(columns) <= len(PALETTE), "legend_position": "right"}
+    from_zero = {"ylim": (0, None)} if title in _FROM_ZERO else {}
+    looks = {"title": title, "xlabel": "seconds", "ylabel": "", **legend, **from_zero, **size}
+    return hv.Overlay([*curves, *marks]).opts(backend=backend, **looks)
 
 
 def save_plot(
@@ -172,5 +179,7 @@ def save_plot(
         figure = hv.render(level_plot(frame, metrics, start_time, cells, "matplotlib"), backend="matplotlib")
     finally:
         hv.Store.current_backend = current
+    for axes in figure.axes:
+        axes.set(xlabel="seconds", ylabel="")  # bands have put theirs over it
     figure.savefig(path, bbox_inches="tight")
     return path

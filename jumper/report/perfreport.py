@@ -179,10 +179,9 @@ def _aligned(rows: list[tuple[str, ...]], left: set[int]) -> list[str]:
 
 def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], left: set[int]) -> str:
     def line(row: tuple[str, ...], tag: str) -> str:
-        cells = [
-            f"<{tag} style='text-align:{'left' if i in left else 'right'}'>{escape(cell)}</{tag}>"
-            for i, cell in enumerate(row)
-        ]
+        sides = ("left" if i in left else "right" for i in range(len(row)))
+        styles = (f"padding:1px 10px 1px 0;text-align:{side}" for side in sides)
+        cells = [f"<{tag} style='{style}'>{escape(cell)}</{tag}>" for cell, style in zip(row, styles, strict=True)]
         return f"<tr>{''.join(cells)}</tr>"
 
     return f"<table style='margin:6px 0'>{line(heads, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
