@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import jumper
 from jumper.monitor.metrics.cgroup import CgroupCollector
 from jumper.monitor.metrics.cgroup.groups import group_of
 from jumper.monitor.metrics.context import new_context
@@ -202,3 +203,17 @@ sys.stdin.readline()
     assert 60 << 20 < after.get("cgroup_memory_peak_bytes", 64 << 20) <= 64 << 20  # type: ignore[operator]
     if "cgroup_cpu_ns" in after:
         assert after["cgroup_cpu_ns"] > 0  # type: ignore[operator]
+
+
+def test_a_run_has_the_figures_of_a_group_with_a_limit(real_group: tuple[Path, int], tmp_path: Path) -> None:
+    folder, version = real_group
+    (folder / ("memory.limit_in_bytes" if version == 1 else "memory.max")).write_text(str(GIB))
+    code = "held = bytearray(b'x' * (30 << 20))\nimport time\ntime.sleep(2)"
+    inside = (
+        f"echo $$ > {folder}/cgroup.procs && exec {sys.executable} -m jumper.cli run --interval 0.2 -o {tmp_path}/RUN"
+    )
+    subprocess.run(["sh", "-c", f'{inside} -- {sys.executable} -c "{code}"'], check=True)
+    rows = jumper.open_run(tmp_path / "RUN").samples("process")
+    assert set(rows["cgroup_memory_limit_bytes"].dropna()) == {GIB}
+    assert 30 << 20 < rows["cgroup_memory_bytes"].max() <= GIB
+    assert (rows["cgroup_oom_kills"].dropna() == 0).all()

@@ -7,9 +7,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import jumper
+from jumper.monitor.backends import native_built
 from jumper.monitor.metrics.context import new_context
 from jumper.monitor.metrics.network import NamespaceTrafficCollector
 
@@ -126,3 +129,26 @@ def test_in_the_monitors_own_namespace_the_nodes_columns_say_it() -> None:
     collector = NamespaceTrafficCollector()
     assert look(collector, 0, os.getpid(), os.getppid(), 1 << 22) is None
     assert collector.collect("system", new_context(0, 0)) is None
+
+
+@pytest.mark.parametrize("backend", ["thread", *(["native"] if native_built() else [])])
+def test_a_run_has_the_traffic_of_a_command_in_a_namespace_of_its_own(
+    apart: subprocess.Popen[str], tmp_path: Path, backend: str
+) -> None:
+    code = """
+import socket, time
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+time.sleep(1.5)  # it is seen there before
+for _ in range(300):
+    udp.sendto(bytes(1000), ("10.9.8.2", 9))
+time.sleep(1.5)
+"""
+    command = ["nsenter", f"--net=/proc/{apart.pid}/ns/net", sys.executable, "-c", code]
+    ours = [sys.executable, "-m", "jumper.cli", "run", "--interval", "0.2", "--backend", backend]
+    subprocess.run([*ours, "-o", str(tmp_path / "RUN"), "--", *command], check=True)
+    run = jumper.open_run(tmp_path / "RUN")
+    rows = run.samples("process").sort_values("mono_ns")
+    sent = rows["netns_sent_packets"].dropna()
+    assert 300 <= sent.iloc[-1] - sent.iloc[0] < 320
+    assert rows["cpu_ns"].notna().all(), "they stand in the rows of the engine"
+    assert not len(run.events[run.events["kind"] == "collector-off"])
