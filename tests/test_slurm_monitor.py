@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -481,6 +482,26 @@ def test_a_signal_handler_may_stop_it(job: Job, when: str, said: str) -> None:
         capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert (done.stdout.strip(), done.stderr) == (said, "")
+
+
+def test_starts_and_stops_leave_nothing_behind(job: Job) -> None:
+    monitor = SlurmMultinodeMonitor(levels=["process"])
+
+    def held() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    before = held()
+    for stopped_by_another_thread in (False, True, False):
+        stop = threading.Timer(0.1, monitor.stop)
+        if stopped_by_another_thread:
+            stop.start()
+        monitor.start(0.05)
+        if stopped_by_another_thread:
+            stop.join()
+            until(lambda: not monitor.running)
+        monitor.stop()
+        assert not monitor.running
+    until(lambda: held() == before)
 
 
 def test_agents_end_with_a_monitor_that_is_killed(job: Job, tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ class Node:
         gap = time.monotonic() - self._since
         self._lost_s += gap
         self.state, self.reason = "measured", None
-        if self._next is not None and self._next is not self._agent:
+        if self._next is not None:
             self._next.agent.kill()
             self._next = None
         self._event(self.name, "node-back", f"there after {gap:.1f} s without it")
