@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -168,6 +169,20 @@ def test_fault_21_a_stop_and_a_start_lose_nothing() -> None:
     service.stop_monitoring()
     assert len(service.export_perfdata()) > len(frame)
     assert set(frame["time"]) <= set(service.export_perfdata()["time"])
+
+
+def test_sampling_and_starting_again_need_no_pandas() -> None:
+    code = (
+        "import sys; sys.modules['pandas'] = None\n"
+        "from jumper.core.service import build_perfmonitor_service\n"
+        "service = build_perfmonitor_service()\n"
+        "for _ in range(2):\n"
+        "    with service.monitored('x', 0.05, 'thread'): pass\n"
+        "try: service.export_perfdata()\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
+    assert done.stdout.startswith("MissingExtraError tables need pandas"), done.stderr
 
 
 class Minimal:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jumper.adapters.cells import CellHistory, parse_cells
-from jumper.adapters.data import NodeDataStore
 from jumper.adapters.frames import write_frame
 from jumper.monitor.backends import backend_name, create_monitor
 from jumper.monitor.backends.offline import all_hardware, joined_stores, nodes_of
@@ -47,7 +45,7 @@ class PerfmonitorService:
     def __init__(self) -> None:
         self.monitor: MonitorProtocol | None = None
         self.cells = CellHistory()
-        self._earlier: NodeDataStore | None = None
+        self._earlier: list[Any] = []  # what monitors before this one measured
         self._first_start: float | None = None
 
     def start_monitoring(
@@ -95,15 +93,14 @@ class PerfmonitorService:
                 f"{type(monitor).__name__} is no monitor: it lacks {', '.join(missing)} "
                 "(jumper.monitor.common.MonitorProtocol lists what one has)"
             )
-        # a monitor that is started again forgets what it measured
         imported = self.monitor is not None and self.monitor.is_imported
-        earlier = joined_stores(stores) if (stores := self._stores()) and not imported else None
+        earlier = [] if imported else self._stores()
         monitor.start(interval)
         if monitor.data is not None:
             monitor.data.start_time = monitor.start_time
         if imported:
             self.cells = CellHistory()
-        if earlier is None:
+        if not earlier:
             self._first_start = monitor.start_time
         self._earlier, self.monitor = earlier, monitor
         return checked
@@ -295,7 +292,7 @@ class PerfmonitorService:
         if self.monitor is not None and self.monitor.running:
             raise JumperError("a monitor is running; call stop_monitoring() before a session is imported")
         monitor, self.cells = import_session(path)
-        self.monitor, self._earlier, self._first_start = monitor, None, monitor.start_time
+        self.monitor, self._earlier, self._first_start = monitor, [], monitor.start_time
 
     def resources(self) -> str:
         """Return what there is on each node that is measured; before that, on this one."""
@@ -322,8 +319,10 @@ class PerfmonitorService:
         return self.monitor
 
     def _stores(self) -> list[Any]:
-        measured = self.monitor is not None and self.monitor.data is not None
-        return [store for store in (self._earlier, nodes_of(self.monitor) if measured else None) if store is not None]
+        if self.monitor is None or self.monitor.data is None:
+            return self._earlier
+        store = nodes_of(self.monitor)
+        return [*(each for each in self._earlier if each is not store), store]
 
     def _start(self) -> float:
         return self._first_start or 0.0
@@ -360,7 +359,7 @@ class PerfmonitorService:
 
         def read() -> pd.DataFrame:
             frame: pd.DataFrame = nodes_of(monitor).view(level, node=node)
-            return self._even(frame[frame["time"] >= time.monotonic() - window_s])
+            return self._even(frame[frame["time"] >= frame["time"].max() - window_s])
 
         return LivePlot(read, lambda: bool(monitor.running), metrics, self._start(), update_s)
 
