@@ -152,7 +152,8 @@ class Ledger:
 
     def begin(self, attempt: Attempt) -> None:
         """Note that the calling thread begins an attempt."""
-        with self._lock:
+        self._lock.acquire()  # `with` takes three times as long
+        try:
             try:
                 runner: Runner = self._local.runner
             except AttributeError:
@@ -165,22 +166,25 @@ class Ledger:
             if now - self._looked_ns > FRESH_NS and self._look(now):
                 runner.io = None
             self._enter(attempt)
-            if len(self.working) == 1 and now - self.balance.read_ns > SHORT_NS and self.balance.possible:
-                self.balance.read()
-            runner.beside_ns = self.balance.unattributed_ns
+            balance = self.balance
+            if now - balance.read_ns > SHORT_NS and len(self.working) == 1 and balance.possible:
+                balance.read()
+            runner.beside_ns = balance.unattributed_ns
             attempt.thread = runner.tid
             runner.attempt, runner.spawner = attempt, None
             attempt.begin_ns, base = runner.start(now)
             attempt.base, runner.began_ns = base, base.cpu_ns
+        finally:
+            self._lock.release()
 
     def end(self) -> Attempt | None:
         """Note that the calling thread ended its attempt; return it, or None where it had begun none."""
         runner: Runner | None = getattr(self._local, "runner", None)
         if runner is None or runner.attempt is None:
             return None
-        attempt = runner.attempt
-        with self._lock:
-            memory = self.memory
+        attempt, memory = runner.attempt, self.memory
+        self._lock.acquire()
+        try:
             mono_ns, cpu_ns, io, seen, reaped = counters.stop(runner.io_file, memory.clear, memory.statm)
             attempt.mono_ns = runner.stopped_ns = mono_ns
             runner.ended_ns = cpu_ns
@@ -196,6 +200,8 @@ class Ledger:
             if mono_ns - attempt.begin_ns > SHORT_NS and not attempt.flags and self.balance.possible:
                 self._helpers(attempt, runner)
             runner.attempt = None
+        finally:
+            self._lock.release()
         return attempt
 
     def _helpers(self, attempt: Attempt, runner: Runner) -> None:
