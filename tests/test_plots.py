@@ -48,6 +48,25 @@ def test_each_picture_lays_out_and_is_drawn_over(name: str, drawn: dict[str, Any
         assert hv.render(picture, backend="bokeh") is not None
 
 
+@pytest.mark.parametrize("name", ["tasks", "cpu", "memory"])
+def test_a_legend_names_the_colours_of_the_groups(name: str, drawn: dict[str, Any]) -> None:
+    from bokeh.models import Legend
+
+    (legend,) = hv.render(drawn[name], backend="bokeh").select({"type": Legend})
+    named = {item.label.value: item.renderers[0].glyph.fill_color for item in legend.items}
+    assert set(named) == set(made.PROFILE) and len(set(named.values())) == 5
+
+
+def test_pictures_of_other_things_have_axes_of_their_own(run: made.Made) -> None:
+    from bokeh.models import Plot
+
+    plots = Plots(run)
+    for pair in (plots.asked_vs_used() + plots.asked_vs_used("threads"),
+                 plots.distribution() + plots.distribution("cores")):  # fmt: skip
+        first, second = hv.render(pair, backend="bokeh").select({"type": Plot})
+        assert first.x_range.end != second.x_range.end
+
+
 def test_a_distribution_has_the_quartiles_of_the_table(run: made.Made, drawn: dict[str, Any]) -> None:
     done = run.tasks[run.tasks["state"] == "done"]
     shown = drawn["distribution"].dframe().groupby("group")["wall_s"]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.tables import floats, texts
-from jumper.analysis.units import digits, human_bytes, human_seconds
+from jumper.analysis.units import digits, human_bytes, human_seconds, percent
 from jumper.report.data import RunRows
 from jumper.report.elements import holoviews, plain
 from jumper.report.theme import OTHER, Theme
@@ -113,7 +113,7 @@ def asked_vs_used(rows: RunRows, theme: Theme, what: str) -> Any | None:
     top = float(table[figures].to_numpy(dtype=float).max()) or 1.0
     scale, unit = _scale(used_of, top)
     said = {f"{name}_said": [_said(used_of, value) for value in table[name]] for name in figures}
-    share = [f"{value:.0%}" for value in table["highest"] / table["asked"]]
+    share = [percent(value) for value in table["highest"] / table["asked"]]
     row = np.arange(len(table)) + 0.5
     frame = (table[figures] / scale).assign(
         row=row, row_=row, group=table["group"], attempts=table["attempts"], share=share, **said
@@ -124,22 +124,26 @@ def asked_vs_used(rows: RunRows, theme: Theme, what: str) -> Any | None:
     tips = [("group", "@group"), ("attempts", "@attempts"), *((name, f"@{name}_said") for name in reversed(figures)),
             ("highest of asked", "@share")]  # fmt: skip
     more = ["group", "attempts", "share", *said]
+
+    def dims(*names: str) -> list[Any]:  # pictures whose dimensions are alike would share their axes
+        return [hv.Dimension(name, label=f"{name} of {what}") for name in names]
+
     layers = [
-        hv.Segments(frame, ["first", "row", "last", "row_"], []).opts(
+        hv.Segments(frame, dims("first", "row", "last", "row_"), []).opts(
             backend="bokeh", color=theme.muted, line_width=1.5, line_dash="dotted"
         ),
-        hv.Segments(frame, ["lowest", "row", "highest", "row_"], "fill").opts(
+        hv.Segments(frame, dims("lowest", "row", "highest", "row_"), "fill").opts(
             backend="bokeh", color="fill", line_width=9, line_cap="butt"
         ),
-        hv.Points(frame, ["median", "row"], more).opts(
+        hv.Points(frame, dims("median", "row"), more).opts(
             backend="bokeh", color=theme.panel, line_color=theme.text, size=7, tools=[HoverTool(tooltips=tips)]
         ),
-        hv.Points(frame, ["asked", "row"], [*more, "tone"]).opts(
+        hv.Points(frame, dims("asked", "row"), [*more, "tone"]).opts(
             backend="bokeh", marker="dash", angle=90, size=18, color="tone", line_width=2.5,
             tools=[HoverTool(tooltips=tips)],
         ),
     ]  # fmt: skip
-    title = f"{_word(used_of)}: what succeeded used (lowest, median, highest), and what was asked for (|)"
+    title = f"{_word(used_of)}: used (lowest, median, highest), asked (|)"
     return _finish(
         hv.Overlay(layers), theme, len(table), title, xlabel=_axis(used_of, unit), ylabel="", ylim=(0, len(table)),
         yticks=list(zip(row, map(_label, table["group"]), strict=True)), xlim=(0, 1.05 * top / scale),

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jumper.report.extra import need
+from jumper.report.theme import LIGHT
 from jumper.schema.errors import RunError
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import RunTables
     from jumper.report.data import RunRows
-    from jumper.report.theme import Theme
+
+#: Pixels that the labels of a time axis, and a legend, need; rows of the report have none of their own.
+_AXIS, _LEGEND = 34, 18
 
 
 class Plots:
@@ -26,7 +30,6 @@ class Plots:
     Parameters
     ----------
     run : Run
-    theme : {"light", "dark"}
 
     Raises
     ------
@@ -44,9 +47,8 @@ class Plots:
     ...
     """
 
-    def __init__(self, run: RunTables, theme: str = "light") -> None:
+    def __init__(self, run: RunTables) -> None:
         self._run = run
-        self._theme_name = theme
 
     def timeline(self) -> Any:
         """Draw all rows that have data, linked in time: tasks, CPU, memory, I/O, custom metrics, nodes.
@@ -65,10 +67,11 @@ class Plots:
         from jumper.report.page.views import rows_of
 
         hv = self._ready()
-        pictures = [view.element for view in rows_of(self._rows, self._theme)]
+        pictures = [view.element for view in rows_of(self._rows, LIGHT)]
         if not pictures:
             raise RunError("this run has neither attempts nor samples to draw")
-        pictures[-1] = pictures[-1].opts(backend="bokeh", xaxis="bottom", clone=True)
+        pictures[0] = self._more(pictures[0], [self._legend], _LEGEND)
+        pictures[-1] = self._timed(pictures[-1])
         return hv.Layout(pictures).cols(1).opts(backend="bokeh", toolbar=None)
 
     def tasks(self) -> Any:
@@ -114,7 +117,7 @@ class Plots:
         from jumper.report import elements
 
         self._ready()
-        found = elements.io(self._rows, self._theme) or elements.calls(self._rows, self._theme)
+        found = elements.io(self._rows, LIGHT) or elements.calls(self._rows, LIGHT)
         return self._shown(found, "io")
 
     def network(self) -> Any:
@@ -177,7 +180,7 @@ class Plots:
         if found is None:
             known = ", ".join(column for column in samples.columns if column not in KEYS) or "none"
             raise RunError(f"level {level!r} has no values of {name!r}; its columns: {known}")
-        return self._shown(elements.metric(self._rows, self._theme, found), name)
+        return self._shown(elements.metric(self._rows, LIGHT, found), name)
 
     def distribution(self, column: str = "wall_s") -> Any:
         """Draw how a figure is spread over the attempts of each group that succeeded, as boxes.
@@ -207,7 +210,7 @@ class Plots:
         if column not in (known := (*NUMBERS, "cores")):
             raise RunError(f"{column!r} has no distribution; there are {', '.join(known)}")
         self._ready()
-        return self._plain(charts.distribution(self._rows, self._theme, column), column)
+        return self._plain(charts.distribution(self._rows, LIGHT, column), column)
 
     def asked_vs_used(self, what: str = "memory") -> Any:
         """Draw by group what its attempts used (lowest, median, highest) beside what they asked for.
@@ -234,7 +237,7 @@ class Plots:
         if what not in charts.ASKED:
             raise RunError(f"what was asked for is one of {', '.join(charts.ASKED)}; not {what!r}")
         self._ready()
-        return self._plain(charts.asked_vs_used(self._rows, self._theme, what), f"{what} asked for and used")
+        return self._plain(charts.asked_vs_used(self._rows, LIGHT, what), f"{what} asked for and used")
 
     @cached_property
     def _rows(self) -> RunRows:
@@ -242,12 +245,6 @@ class Plots:
         from jumper.report.data import RunRows
 
         return RunRows(self._run)
-
-    @cached_property
-    def _theme(self) -> Theme:
-        from jumper.report.theme import theme_of
-
-        return theme_of(self._theme_name)
 
     def _ready(self) -> Any:
         need("pandas", "bokeh", "holoviews")
@@ -262,10 +259,44 @@ class Plots:
         from jumper.report import elements
 
         self._ready()
-        return self._shown(getattr(elements, name)(self._rows, self._theme), name)
+        return self._shown(getattr(elements, name)(self._rows, LIGHT), name)
 
     def _shown(self, element: Any, name: str) -> Any:
-        return self._plain(element, name).opts(backend="bokeh", xaxis="bottom", clone=True)
+        element = self._plain(element, name)
+        if name in ("tasks", "cpu", "memory"):
+            element = self._more(element, [self._legend], _LEGEND)
+        return self._timed(element)
+
+    def _timed(self, element: Any) -> Any:
+        return self._more(element, (), _AXIS, xaxis="bottom")
+
+    @staticmethod
+    def _more(element: Any, hooks: Sequence[Any], height: int, **options: Any) -> Any:
+        """Return an element with what is added to its options: pixels of height, hooks."""
+        from jumper.report.elements import holoviews
+
+        known = holoviews().Store.lookup_options("bokeh", element, "plot").kwargs
+        return element.opts(backend="bokeh", height=known["height"] + height, hooks=[*known.get("hooks", ()), *hooks],
+                            clone=True, **options)  # fmt: skip
+
+    def _legend(self, plot: Any, element: Any) -> None:
+        """Name the groups by their colours, above a picture: the rows of the report have one legend for all."""
+        from jumper.report.elements import plain
+
+        models, figure, nowhere = need("bokeh.models"), plot.state, [float("nan")]
+        if figure.select_one({"name": "groups"}) is not None:
+            return
+        marks = {
+            name: figure.scatter(nowhere, nowhere, marker="square", size=10, color=colour)
+            for name, colour in self._rows.colour.items()
+        }
+        items = [models.LegendItem(label=plain(name), renderers=[mark]) for name, mark in marks.items()]
+        figure.add_layout(
+            models.Legend(items=items, name="groups", orientation="horizontal", location="left", padding=0, margin=0,
+                          spacing=12, glyph_width=12, glyph_height=12, label_height=12, label_standoff=2,
+                          label_text_font_size="11px", border_line_color=None, background_fill_alpha=0),
+            "above",
+        )  # fmt: skip
 
     @staticmethod
     def _plain(element: Any, name: str) -> Any:
