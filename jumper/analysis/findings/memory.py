@@ -24,7 +24,7 @@ from jumper.analysis.findings.thresholds import (
 from jumper.analysis.findings.view import View
 from jumper.analysis.sizing import LEAST_BYTES, MARGIN, TAILS, upper
 from jumper.analysis.tables import times
-from jumper.analysis.units import human_bytes
+from jumper.analysis.units import human_bytes, percent
 
 
 def near(view: View) -> Iterator[Finding]:
@@ -79,7 +79,7 @@ def far(view: View) -> Iterator[Finding]:
         if wanted > FAR * usual or not freed > WORTH * all_gb_hours:
             continue
         text = (f"asks for {human_bytes(usual)}; none of its {many(len(rows), 'attempt')} used more than "
-                f"{human_bytes(peak)} ({peak / usual:.0%}).")  # fmt: skip
+                f"{human_bytes(peak)} ({percent(peak / usual)}).")  # fmt: skip
         action = f"Ask for {human_bytes(wanted)}: that frees {hours(freed, 'GB')}."
         snippet = snippets.memory(view.kind_of(rows[0]), group, wanted, view.slurm)
         yield Finding("medium", group, text, action, snippet, "memory-far", gb_hours=freed)
