@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
 import shlex
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -143,6 +148,37 @@ def test_a_change_beyond_a_limit_is_status_1_and_one_line(folder: Path, jumper: 
     for condition in ("wall_s > 500%", "memory_peak_bytes > 10%"):
         same = jumper("compare", "RUN", "after", "--fail-if", condition)
         assert (same.returncode, same.stderr) == (0, "")
+
+
+def in_terminal(*arguments: str, cwd: Path) -> tuple[int, str]:
+    """Run the command line in a terminal of 80 columns; return its status and what the terminal was sent."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "CI")}
+    environment |= {"PYTHONPATH": str(REPOSITORY), "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "jumper.cli", *arguments]
+    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, cwd=cwd, env=environment) as process:
+        os.close(its)
+        sent = b""
+        with contextlib.suppress(OSError):  # EIO: the last one who had it open has closed it
+            while piece := os.read(ours, 65536):
+                sent += piece
+    os.close(ours)
+    return process.returncode, sent.decode()
+
+
+@pytest.mark.parametrize("arguments", [("advise", "RUN"), ("compare", "RUN", "after"), ("summary", "RUN")])
+def test_tables_fit_into_a_terminal(arguments: tuple[str, ...], folder: Path) -> None:
+    status, sent = in_terminal(*arguments, cwd=folder)
+    assert status == 0
+    assert ("learning" in sent) == (arguments[0] == "advise")  # a bar, wiped out at its end
+    assert "\x1b[" in sent
+    left = re.sub(r"[^\n]*(\n[^\n]*\x1b\[1A)?\x1b\[2K", "", sent)  # lines that were wiped out, also one above
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", left).splitlines()
+    assert "learning" not in "".join(shown)
+    for group in ("aggregate", "compress", "tokenise"):
+        assert any(line.startswith(group) for line in shown), shown
+    assert max(len(line.rstrip("\r")) for line in shown) <= 80
 
 
 @pytest.mark.parametrize(
