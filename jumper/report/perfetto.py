@@ -40,6 +40,9 @@ _COUNTERS = {
     "memory of the node (GiB)": ("system", "memory_bytes", 2.0**-30, False),
     "received (MB/s)": ("system", "net_recv_bytes", 1e-6, True),
     "sent (MB/s)": ("system", "net_sent_bytes", 1e-6, True),
+    "busy GPUs of the node": ("system", "gpu_busy_ns", 1e-9, True),
+    "GPU memory of the node (GiB)": ("system", "gpu_memory_bytes", 2.0**-30, False),
+    "CPU power of the node (W)": ("system", "energy_uj", 1e-6, True),
 }
 _NUMBERS = ("wall_s", "cpu_s", "memory_peak_bytes", "memory_asked_bytes", "read_chars", "write_chars", "threads_asked")
 _encode = msgspec.json.Encoder(enc_hook=str).encode

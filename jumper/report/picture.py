@@ -7,7 +7,7 @@ For mails, papers and terminals without a browser; what is drawn is what the pag
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from jumper.report.theme import OTHER, Theme, theme_of
 from jumper.schema.errors import RunError
 
 if TYPE_CHECKING:
-    from jumper.analysis.tables import RunTables
+    from jumper.analysis.tables import Floats, RunTables
 
 #: Lanes, and height of one of them, in inches; a row of curves.
 MOST_LANES, LANE, ROW = 60, 0.16, 1.35
@@ -86,8 +86,13 @@ def _rows(rows: RunRows) -> list[tuple[float, _Draw]]:
         (ROW if rows.cpu is not None else 0.0, _cpu),
         (ROW if rows.memory is not None else 0.0, _memory),
         (ROW if moved else 0.0, _io),
-        (max(0.5, 0.2 * min(len(rows.node_cpu), 40)) if rows.node_cpu else 0.0, _nodes),
+        (_heat_height(rows.gpus), _gpus),
+        (_heat_height(rows.node_cpu), _nodes),
     ]
+
+
+def _heat_height(lines: Mapping[str, Floats]) -> float:
+    return max(0.5, 0.2 * min(len(lines), 40)) if lines else 0.0
 
 
 def _dress(axis: Any, theme: Theme) -> None:
@@ -145,10 +150,19 @@ def _io(axis: Any, rows: RunRows, theme: Theme) -> None:
     _title(axis, theme, f"I/O of {word} (MiB/s): read above, written below")
 
 
+def _gpus(axis: Any, rows: RunRows, theme: Theme) -> None:
+    _heat(axis, rows, theme, rows.gpus, "GPU utilisation")
+
+
 def _nodes(axis: Any, rows: RunRows, theme: Theme) -> None:
+    _heat(axis, rows, theme, rows.node_cpu, "CPU of the nodes, all users")
+
+
+def _heat(axis: Any, rows: RunRows, theme: Theme, lines: Mapping[str, Floats], title: str) -> None:
+    """Draw percents by line and time; missing samples in a colour of their own."""
     colormap, date2num = need("matplotlib.colors").LinearSegmentedColormap, need("matplotlib.dates").date2num
-    names = sorted(rows.node_cpu)
-    table = np.vstack([rows.node_cpu[name] for name in names])
+    names = sorted(lines)
+    table = np.vstack([lines[name] for name in names])
     colours = colormap.from_list("busy", theme.ramp).with_extremes(bad=theme.gap)
     edges = np.array([rows.grid.start_ns, rows.grid.stop_ns])
     left, right = date2num(rows.clock(edges))
@@ -162,7 +176,7 @@ def _nodes(axis: Any, rows: RunRows, theme: Theme) -> None:
     bar.outline.set_visible(False)
     place.tick_params(colors=theme.muted, length=0)
     missing = " (no samples where it is reddish)" if np.isnan(table).any() else ""
-    _title(axis, theme, f"CPU of the nodes, all users{missing}")
+    _title(axis, theme, f"{title}{missing}")
 
 
 def _stacked(axis: Any, rows: RunRows, theme: Theme, stack: Stack, unit: float, title: str) -> None:
