@@ -70,7 +70,7 @@ def tasks(rows: RunRows, theme: Theme) -> Any | None:
         "task": [text[:160] for text in texts(table, "key")], "place": _places(table),
         "wall": [human_seconds(v) for v in _known(table, "wall_s")],
         "cpu": [human_seconds(v) for v in _known(table, "cpu_s")],
-        "memory": [human_bytes(v) for v in _known(table, "memory_peak_bytes")], "state": texts(table, "state"),
+        "memory": _memory_of_asked(table), "state": texts(table, "state"),
     })  # fmt: skip
     tips = [("task", "@task"), ("on", "@place"), ("start", "@left{%H:%M:%S}"), ("wall time", "@wall"),
             ("CPU time", "@cpu"), ("memory peak", "@memory"), ("state", "@state")]  # fmt: skip
@@ -281,6 +281,11 @@ def _bounds(rows: RunRows, low: float, high: float) -> tuple[Any, float, Any, fl
 
 def _known(table: pd.DataFrame, column: str) -> list[float | None]:
     return [None if np.isnan(value) else float(value) for value in floats(table, column)]
+
+
+def _memory_of_asked(table: pd.DataFrame) -> list[str]:
+    pairs = zip(_known(table, "memory_peak_bytes"), _known(table, "memory_asked_bytes"), strict=True)
+    return [human_bytes(peak) + (f" of {human_bytes(asked)} asked" if peak and asked else "") for peak, asked in pairs]
 
 
 def _places(table: pd.DataFrame) -> list[str]:
