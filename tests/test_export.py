@@ -189,12 +189,16 @@ def test_prometheus_reads_what_names_and_values_are_hostile(tmp_path: Path) -> N
     run = made.make(6, names=(HOSTILE, "b"))
     system = run.streams["system"]
     system["my total"], system["cpu_0_ns"], system["cpu_1_ns"] = 1.5, 5, 7
+    system["gpu_energy_uj"], system["gpu_1_memory_bytes"] = 3_500_000, 1 << 30
     system.loc[0, "net_sent_bytes"] = None
     again = system.iloc[[3]].assign(my_count=2)  # two values of one time: one is kept
     run.streams["system"] = pd.concat([system, again], ignore_index=True)
     found = parsed(run, tmp_path)
     assert HOSTILE in {s.labels["group"] for s in found["jumper_group_cpu_seconds"].samples}
     assert {s.labels["core"] for s in found["jumper_system_core_cpu_seconds"].samples} == {"0", "1"}
+    assert found["jumper_system_gpu_energy_joules"].samples[0].value == 3.5
+    (one,) = {s.labels["device"]: s.value for s in found["jumper_system_device_gpu_memory_bytes"].samples}.items()
+    assert one == ("1", 2.0**30)
     assert "jumper_system_my_total_value" in found and "jumper_system_my_count_value" in found
     assert len(found["jumper_system_net_sent_bytes"].samples) == len(system) - 1
     text = (tmp_path / "m.txt").read_text()  # the parser drops a second value of one time itself

@@ -22,11 +22,13 @@ import pyarrow.compute as pc
 from jumper.analysis.summary import summarize
 from jumper.analysis.tables import RunTables, custom_columns, floats, texts, times
 from jumper.analysis.timeline import span_of
-from jumper.schema.columns import STREAMS, Column, stored_columns
+from jumper.schema.columns import DEVICE_COLUMNS, STREAMS, Column, declared, stored_columns
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
 
+#: what the columns of single devices begin with -> what such a device is called
+_DEVICES = {"cpu_": "core", "gpu_": "device", "energy_": "package"}
 #: Rows turned into text at once.
 CHUNK = 200_000
 #: what groups cost: column of the summary, its unit, what it says
@@ -52,15 +54,15 @@ def pieces(run: RunTables) -> Iterator[tuple[str, int]]:
 
 
 def _metrics(stream: str, samples: pd.DataFrame) -> Iterator[tuple[str, Column, dict[str, str]]]:
-    """Yield the metrics of a stream: name, what it is, and its columns, each with its core or ``""``."""
+    """Yield the metrics of a stream: name, what it is, and its columns, each with its device or ``""``."""
     for column in stored_columns(stream):
         if column.kind != "key" and column.name in samples:
             yield f"{stream}_{column.name}", column, {column.name: ""}
-    cores = {name: name[4:-3] for name in samples.columns if re.fullmatch(r"cpu_\d+_ns", name)}
-    if cores:
-        source = "/proc/stat, single cores"
-        column = Column("cpu_ns", "ns", "counter", (stream,), "sum", "none", "sum", source)
-        yield f"{stream}_core_cpu_ns", column, cores
+    for column in DEVICE_COLUMNS:
+        before, after = column.name.split("#")
+        parts = {name: name[len(before) : -len(after)] for name in samples.columns if declared(name) is column}
+        if parts:
+            yield f"{stream}_{_DEVICES[before]}_{before}{after[1:]}", column, parts
     for name in custom_columns(samples):
         column = Column(name, "1", "gauge", (stream,), "none", "none", "none", "column of a collector of the user's")
         yield f"{stream}_{name}", column, {name: ""}
@@ -72,12 +74,13 @@ def _family(base: str, column: Column, parts: dict[str, str], samples: pd.DataFr
     base, unit, factor = _unit(base, column.unit)
     metric, counter = _safe(f"jumper_{base}"), column.kind == "counter"
     head = _head(metric, "counter" if counter else "gauge", unit, column.source)
-    for name, core in parts.items():
+    for name, number in parts.items():
         values = floats(samples, name)
         kept = np.flatnonzero(np.isfinite(values))
         if not len(kept):
             continue
-        labels, codes = _series({key: texts(samples.iloc[kept], key) for key in keys}, {"core": core} if core else {})
+        device = {_label(column): number} if number else {}
+        labels, codes = _series({key: texts(samples.iloc[kept], key) for key in keys}, device)
         time_ms = times(samples, "time_ns")[kept] // 10**6
         order = np.lexsort((time_ms, codes))
         codes, time_ms, values = codes[order], time_ms[order], values[kept][order]
@@ -87,6 +90,10 @@ def _family(base: str, column: Column, parts: dict[str, str], samples: pd.DataFr
         head = ""
         prefixes = pa.array([f"{metric}{'_total' if counter else ''}{label} " for label in labels])
         yield from _lines(prefixes, codes[last], values[last] * factor, time_ms[last])
+
+
+def _label(column: Column) -> str:
+    return _DEVICES[column.name.partition("#")[0]]
 
 
 def _series(labels: Mapping[str, list[str]], more: Mapping[str, str]) -> tuple[list[str], Ints]:
@@ -127,6 +134,9 @@ def _groups(run: RunTables) -> Iterator[str]:
             yield _head(f"jumper_group_{base}", "gauge", unit, words) + "".join(lines)
 
 
+_SMALL = {"uJ": ("joules", 1e-6), "uW": ("watts", 1e-6), "C": ("celsius", 1.0)}
+
+
 def _unit(name: str, unit: str) -> tuple[str, str, float]:
     """Return (name that ends in its base unit, base unit, factor to it).
 
@@ -137,6 +147,9 @@ def _unit(name: str, unit: str) -> tuple[str, str, float]:
     """
     if unit == "ns":
         return name.removesuffix("_ns") + "_seconds", "seconds", 1e-9
+    if unit in _SMALL:
+        words, factor = _SMALL[unit]
+        return f"{name.rpartition('_')[0]}_{words}", words, factor
     if unit in ("bytes", "seconds"):
         return (name if name.endswith(f"_{unit}") else f"{name}_{unit}"), unit, 1.0
     return name, "", 1.0
