@@ -258,7 +258,7 @@ class NativeSampling:
 
     def flush(self, timeout_s: float = 2.0) -> int:
         """Take a sample and write everything; return the segment's size in bytes."""
-        return self._engine.flush()  # what Python collectors find is written by their thread at each tick
+        return self._engine.flush()  # what Python collectors find is written by their thread, as they find it
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Take the last sample and end; safe to call twice."""

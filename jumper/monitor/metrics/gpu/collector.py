@@ -8,15 +8,13 @@ from typing import Any
 
 from jumper.monitor.metrics.common import CollectorBackend
 from jumper.monitor.metrics.context import CollectionContext
+from jumper.monitor.metrics.gpu.columns import Counters, columns_of, sum_of
 from jumper.monitor.metrics.gpu.common import SAMPLE_NS, Device, GpuSource, State, Use
 from jumper.monitor.metrics.gpu.sources import open_source
 from jumper.monitor.metrics.gpu.visible import setting, visible
 
-Counters = dict[str, int | None]
-
 #: the first PID namespace (PROC_PID_INIT_INO of the kernel's proc_ns.h): here numbers are what a driver calls them
 _FIRST_NAMESPACE = "pid:[4026531836]"
-_SUMS = ("busy_ns", "band_ns", "memory_bytes", "energy_uj", "power_uw")
 
 
 class GpuCollector(CollectorBackend):
@@ -77,7 +75,7 @@ class GpuCollector(CollectorBackend):
             devices = self._mine if level == "process" else self._leaves
             rows = {device.number: self._part(device, level, pids) for device in devices}
             counted = list(rows.values())
-        found = _columns(rows, counted)
+        found = columns_of(rows, counted)
         context["counters"].setdefault(level, {}).update(found)
         return found
 
@@ -99,9 +97,9 @@ class GpuCollector(CollectorBackend):
         if uses is None:
             return row
         mine = [use for pid, use in uses.items() if pid in pids]
-        row["memory_bytes"] = _sum(use.memory_bytes for use in mine)
+        row["memory_bytes"] = sum_of(use.memory_bytes for use in mine)
         for name in ("busy_ns", "band_ns"):
-            grown = _sum(getattr(use, name) for use in mine)
+            grown = sum_of(getattr(use, name) for use in mine)
             if grown is not None and all(use.busy_ns is not None for use in uses.values()):
                 row[name] = self._grown(level, device, name, grown)
         row["energy_uj"] = self._share(device, level, mine, uses)
@@ -158,22 +156,3 @@ def _of_elsewhere(pids: Iterable[int]) -> set[int]:
     except OSError:
         return set()
     return {pid for pid in pids if not os.path.exists(f"/proc/{pid}")}
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum; None where one of them is not known."""
-    found = list(values)
-    return None if None in found else sum(value for value in found if value is not None)
-
-
-def _columns(rows: Mapping[int, Counters], counted: list[Counters]) -> Counters:
-    """Return the columns of the devices, and of all together as far as they are known."""
-    found: Counters = {f"gpu_{index}_{name}": value for index, row in rows.items() for name, value in row.items()}
-    for name in _SUMS:
-        known = [row[name] for row in counted if row.get(name) is not None]
-        if known:
-            found[f"gpu_{name}"] = sum(value for value in known if value is not None)
-    hottest = [row["temperature_c"] for row in counted if row.get("temperature_c") is not None]
-    if hottest:
-        found["gpu_temperature_c"] = max(value for value in hottest if value is not None)
-    return found
