@@ -269,8 +269,6 @@ def test_pictures_hold_the_samples_and_are_written(measured: PerfmonitorService,
     for name, start in (
         ("a.html", b"\n<!DOCTYPE html>"),
         ("b.png", b"\x89PNG"),
-        ("c.svg", b"<?xml"),
-        ("d.jpg", b"\xff\xd8"),
     ):
         measured.plot_performance(["cpu"], file=tmp_path / "new" / name)
         assert (tmp_path / "new" / name).read_bytes().lstrip(b"\n").startswith(start.lstrip(b"\n"))

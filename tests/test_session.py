@@ -231,7 +231,7 @@ def test_no_pickle_is_in_a_session(tmp_path: Path) -> None:
     assert {file.suffix for file in (tmp_path / "s").rglob("*.*")} == {".csv", ".json"}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     values=st.lists(st.floats(allow_infinity=False) | st.none(), min_size=1, max_size=6),
     column=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12).filter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ class Shell:
         result = self.shell.run_cell(cell, store_history=True)
         shown = self._capsys.readouterr()
         assert result.success is not fails, (cell, shown.out, shown.err)
-        return shown.out + shown.err
+        return re.sub(r"\x1b\[[\d;]*m", "", shown.out + shown.err)
 
     @property
     def service(self) -> Any:
@@ -39,7 +40,6 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.chdir(tmp_path)
     made = interactiveshell.InteractiveShell.instance()
-    made.colors = "nocolor"
     here = Shell(made, capsys)
     here.run("%load_ext jumper")
     yield here

@@ -35,7 +35,7 @@ def burn(seconds):
         pass
 
 
-def work(service, seconds=0.4):
+def work(service, seconds=0.3):
     """Two cells: one computes, one holds memory."""
     with service.monitored():
         burn(seconds)
