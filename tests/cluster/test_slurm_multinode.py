@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +50,25 @@ monitor = SlurmMultinodeMonitor(ready_s=60)
 """
 
 
-@pytest.fixture
-def session(slurm: Slurm) -> Iterator[Callable[..., Console]]:
-    """``session(...)`` is a Python in an allocation of three nodes, on the login host."""
-    made = []
-
-    def start(*options: str) -> Console:
-        allocate = ["salloc", "-Q", "--no-kill", "-N3", "--ntasks-per-node=3", *options]
-        command = [slurm.folder / "run-in", "head", *allocate, sys.executable, HERE / "console.py"]
-        made.append(subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=ENVIRONMENT))
-        console = Console(made[-1])
+@contextmanager
+def allocation(slurm: Slurm) -> Iterator[Console]:
+    """A Python in an allocation of three nodes, on the login host."""
+    allocate = ["salloc", "-Q", "--no-kill", "-N3", "--ntasks-per-node=3"]
+    command = [slurm.folder / "run-in", "head", *allocate, sys.executable, HERE / "console.py"]
+    process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=ENVIRONMENT)
+    try:
+        console = Console(process)
         console(BEGIN)
-        return console
-
-    yield start
-    for process in made:
+        yield console
+    finally:
         process.communicate(timeout=60)
+
+
+@pytest.fixture
+def console(slurm: Slurm) -> Iterator[Console]:
+    """A Python in an allocation, for one test."""
+    with allocation(slurm) as made:
+        yield made
 
 
 def frame(console: Console, node: str | None = None) -> pd.DataFrame:
@@ -90,35 +94,62 @@ def ranks(console: Console, folder: Path) -> dict[str, float]:
     return {node: float(used) for node, used in map(str.split, console("step.communicate()[0]").splitlines())}
 
 
-def test_three_nodes_are_measured_beside_the_steps_of_the_job(session: Any, tmp_path: Path) -> None:
-    console = session()
-    console('sleeper = start("-N3", "-n3", "sleep", "600")')
-    until(lambda: "sleep" in console('subprocess.run(["squeue", "-hs"], capture_output=True, text=True).stdout'))
-    console("monitor.start(0.5)")  # it does not wait for a step that has all of the job
-    assert console("monitor.nodes.node_names()") == NODES
-    assert console("sleeper.poll(), sleeper.terminate(), sleeper.wait() != 0")[::2] == [None, True]
-    assert sorted(console('ask("-N3", "-n3", "hostname")').split()) == NODES, "nor does a step that wants all of it"
-    used = ranks(console, tmp_path)
-    console("monitor.stop()")
-    assert sorted(used) == NODES
+@pytest.fixture(scope="module")
+def measured(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a monitor measured of ranks on three nodes, one of which has a clock that is 120 s ahead."""
+    with allocation(slurm) as console:
+        try:
+            subprocess.run(["bash", NETNS, "clock", slurm.folder, "node2", "120"], check=True, capture_output=True)
+            ahead = float(console('ask("-N1", "-n1", "--nodelist=node2", "date", "+%s")')) - time.time()
+            assert 100 < ahead < 140
+            console('sleeper = start("-N3", "-n3", "sleep", "600")')
+            steps = 'subprocess.run(["squeue", "-hs"], capture_output=True, text=True).stdout'
+            until(lambda: "sleep" in console(steps))
+            console("monitor.start(0.2)")  # it does not wait for a step that has all of the job
+            assert console("monitor.nodes.node_names()") == NODES
+            assert console("sleeper.poll(), sleeper.terminate(), sleeper.wait() != 0")[::2] == [None, True]
+            names = console('ask("-N3", "-n3", "hostname")').split()
+            assert sorted(names) == NODES, "nor does a step that wants all of it"
+            used = ranks(console, tmp_path_factory.mktemp("ranks"))
+            console("monitor.stop()")
+        finally:
+            subprocess.run(["bash", NETNS, "clock", slurm.folder, "node2", "0"], check=True, capture_output=True)
+        told = ("coverage", "num_cpus", "num_system_cpus", "memory_limits", "start_time", "stop_time")
+        return {
+            "used": used,
+            "frames": {node: frame(console, node) for node in NODES},
+            "joined": frame(console),
+            "same": console("monitor.data.view('process').equals(monitor.nodes.view('process'))"),
+            **{name: console(f"monitor.{name}") for name in told},
+        }
+
+
+def test_three_nodes_are_measured_beside_the_steps_of_the_job(measured: dict[str, Any]) -> None:
+    assert sorted(measured["used"]) == NODES
     for number, node in enumerate(NODES, 1):
-        samples = frame(console, node)
+        samples, used = measured["frames"][node], measured["used"][node]
         assert number * 0.1e9 < samples["memory"].max() * 2**30 < number * 0.1e9 + 40e6, "of the ranks on this node"
-        assert used[node] <= samples["cpu_ns"].max() / 1e9 < used[node] + 0.5
-        assert samples["processes"].max() == 1, "no agent"
-        assert samples["time"].between(*console("monitor.start_time, monitor.stop_time")).all()
-    joined = frame(console)
-    assert joined["memory"].max() * 2**30 == pytest.approx(0.6e9, abs=0.1e9)
-    assert console("monitor.coverage")["missing"] == []
-    assert console("monitor.data.view('process').equals(monitor.nodes.view('process'))")
-    assert console("monitor.num_cpus, monitor.num_system_cpus") == [
-        3 * min(3, os.cpu_count() or 1), 3 * (os.cpu_count() or 1),
-    ]  # fmt: skip
-    assert console("monitor.memory_limits")["slurm"] == pytest.approx(3 * 600 / 1024)
+        assert used <= samples["cpu_ns"].max() / 1e9 < used + 0.5
+        assert samples["processes"].iloc[-1] == 0, "the agents are there, but not counted"
+    assert measured["joined"]["memory"].max() * 2**30 == pytest.approx(0.6e9, abs=0.1e9)
+    assert measured["same"]
+    assert measured["coverage"]["missing"] == []
+    cpus = os.cpu_count() or 1
+    assert (measured["num_cpus"], measured["num_system_cpus"]) == (3 * min(3, cpus), 3 * cpus)
+    assert measured["memory_limits"]["slurm"] == pytest.approx(3 * 600 / 1024)
 
 
-def test_a_monitor_on_a_node_of_the_job_is_not_in_its_numbers(session: Any, tmp_path: Path) -> None:
-    console = session()
+def test_a_clock_that_is_120_s_ahead_changes_nothing(measured: dict[str, Any]) -> None:
+    busy = {}
+    for node, samples in measured["frames"].items():
+        assert samples["time"].between(measured["start_time"], measured["stop_time"]).all()
+        busy[node] = samples["time"][samples["cpu_ns"] > 3e8].iloc[0]
+    assert max(busy.values()) - min(busy.values()) < 10, "all ranks began at the same moment"
+    errors = [node["clock_error_ns"] for node in measured["coverage"]["nodes"].values()]
+    assert all(0 < error < 2e9 for error in errors)
+
+
+def test_a_monitor_on_a_node_of_the_job_is_not_in_its_numbers(console: Console, tmp_path: Path) -> None:
     script = tmp_path / "inside.py"
     script.write_text(
         BEGIN
@@ -133,30 +164,7 @@ def test_a_monitor_on_a_node_of_the_job_is_not_in_its_numbers(session: Any, tmp_
     assert json.loads(said) == [["node1", 0], ["node2", 1], ["node3", 0]], "itself, neither agents nor who starts them"
 
 
-def test_a_clock_that_is_120_s_ahead_changes_nothing(slurm: Slurm, session: Any, tmp_path: Path) -> None:
-    console = session()
-    try:
-        subprocess.run(["bash", NETNS, "clock", slurm.folder, "node2", "120"], check=True, capture_output=True)
-        ahead = float(console('ask("-N1", "-n1", "--nodelist=node2", "date", "+%s")')) - time.time()
-        assert 100 < ahead < 140
-        console("monitor.start(0.5)")
-        ranks(console, tmp_path)
-        console("monitor.stop()")
-    finally:
-        subprocess.run(["bash", NETNS, "clock", slurm.folder, "node2", "0"], check=True, capture_output=True)
-    first, last = console("monitor.start_time, monitor.stop_time")
-    busy = {}
-    for node in NODES:
-        samples = frame(console, node)
-        assert samples["time"].between(first, last).all()
-        busy[node] = samples["time"][samples["cpu_ns"] > 3e8].iloc[0]
-    assert max(busy.values()) - min(busy.values()) < 10, "all ranks began at the same moment"
-    errors = [node["clock_error_ns"] for node in console("monitor.coverage")["nodes"].values()]
-    assert all(0 < error < 2e9 for error in errors)
-
-
-def test_a_node_without_power_is_told_within_three_intervals_and_comes_back(slurm: Slurm, session: Any) -> None:
-    console = session()
+def test_a_node_without_power_is_told_within_three_intervals_and_comes_back(slurm: Slurm, console: Console) -> None:
     interval = 1.5
     console("monitor.start(interval)", interval=interval)
     try:
