@@ -152,6 +152,21 @@ def test_a_block_is_measured_where_nothing_runs_and_then_stopped() -> None:
     assert service.perfreport().cells["cpu_s"].iloc[0] == pytest.approx(0.1, abs=0.05)
 
 
+def test_a_monitor_that_cannot_sample_leaves_the_block_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = build_perfmonitor_service()
+    service.start_monitoring(0.05, "thread")
+
+    def broken() -> None:
+        raise OSError("no such device")
+
+    monkeypatch.setattr(service.monitor, "sample", broken, raising=False)
+    said = "no sample at the end of a cell: OSError: no such device"
+    with pytest.warns(UserWarning, match=said), service.monitored("mine"):
+        done = True
+    service.stop_monitoring()
+    assert done and service.perfreport().cells["code"].tolist() == ["mine"]
+
+
 def test_fault_21_a_stop_and_a_start_lose_nothing() -> None:
     """stop, then start discards what was measured before (fault 21): here tables go on."""
     service = build_perfmonitor_service()

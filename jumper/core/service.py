@@ -330,7 +330,10 @@ class PerfmonitorService:
     def _sample(self) -> None:
         take = getattr(self.monitor, "sample", None)
         if take is not None:
-            take()
+            try:
+                take()
+            except Exception as error:  # whatever it is, the user's block goes on
+                warnings.warn(f"no sample at the end of a cell: {type(error).__name__}: {error}", stacklevel=4)
 
     def _chosen(
         self, nodes: Any, cell_range: Cells | None, level: str, node: str | None
