@@ -9,6 +9,7 @@
  *   instance PARENT UUID NAME TOTAL USED
  *   process d0|i0 C|G PID BYTES                           on a device or an instance; -1: not known
  *   sample DEVICE STAMP_US PID SM MEM
+ *   rest DEVICE STAMP_US PID SM MEM                       a sample that is given however old it is
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -263,10 +264,12 @@ int nvmlDeviceGetProcessUtilization(void *handle, sample *into, unsigned *count,
         return TOO_SMALL;
     }
     file = open_state();
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "sample %d %llu %u %u %u", &number, &one.stamp, &one.pid, &one.sm, &one.mem) == 5 &&
-            number == NUMBER(handle) && one.stamp > since && all < room)
+    while (file && fgets(line, sizeof line, file)) {
+        int rest = !strncmp(line, "rest", 4);
+        if (sscanf(line, rest ? "rest %d %llu %u %u %u" : "sample %d %llu %u %u %u", &number, &one.stamp, &one.pid,
+                   &one.sm, &one.mem) == 5 && number == NUMBER(handle) && (rest || one.stamp > since) && all < room)
             into[all++] = one;
+    }
     if (file)
         fclose(file);
     *count = all;

@@ -42,6 +42,7 @@ def test_utilisation_and_bandwidth_of_the_device_and_of_processes(node: Nodes) -
     begin = device(busy=90, band=37, mw=250_000, mj=1_000_000, celsius=61)
     later = device(busy=90, band=37, mw=250_000, mj=1_500_000, celsius=61)
     used = sample(11, 50, 20, 2_000_000) + sample(12, 25, 10, 2_000_000) + sample(13, 777, 0, 2_000_000)
+    used += "rest 0 900000 13 80 80\n"
     rows = node(begin + sample(11, 99, 99, 1_000_000)).ask(f"""
 looks = Looks()
 first = looks.at(0, process=[11])
@@ -60,7 +61,7 @@ print(json.dumps([first, looks.at(2, process=[11], user=[11, 12, 13])]))
     assert (mine["gpu_busy_ns"], mine["gpu_band_ns"]) == (500_000_000, 200_000_000)
     assert (mine["gpu_util_0"], mine["gpu_band_0"]) == (25.0, 10.0)  # of the two seconds between the ticks
     assert mine["gpu_energy_uj"] == 333_333_333  # two thirds of the busy time
-    assert second["user"]["gpu_busy_ns"] == 750_000_000  # without the rest that says 777 %
+    assert second["user"]["gpu_busy_ns"] == 750_000_000  # without one that says 777 %, and one of before
 
 
 def test_percent_are_of_a_second_where_ticks_are_faster(node: Nodes) -> None:
