@@ -49,7 +49,7 @@ def test_the_dask_notebook_shows_its_run(tmp_path: Path, monkeypatch: pytest.Mon
     cells = executed("dask.ipynb", tmp_path, monkeypatch)
     card = next(shown([cell], "run") for cell in cells if cell.source == "run")
     assert "compress" in card["text/html"] and card["text/plain"].startswith("<jumper run")
-    for picture in ("timeline()", "asked_vs_used()", "distribution()", "hv.HLine"):
+    for picture in ("timeline()", "distribution()", "hv.HLine"):
         assert {"text/html", "application/vnd.holoviews_exec.v0+json"} <= set(shown(cells, picture)), picture
     assert (tmp_path / "run.png").stat().st_size > 10_000
     assert list(tmp_path.glob("jumper-runs/*/report.html"))

@@ -28,7 +28,7 @@ PICTURES = ("timeline", "tasks", "cpu", "memory", "io", "network", "gpu", "nodes
 @pytest.fixture(scope="module")
 def run() -> made.Made:
     """A run whose nodes have a device each, half busy."""
-    found = made.make(60)
+    found = made.make(30, workers=1)
     system = found.streams["system"]
     system["gpu_0_busy_ns"] = (system["time_ns"] - made.START_NS) // 2
     return found
@@ -41,11 +41,10 @@ def drawn(run: made.Made) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_each_picture_lays_out_and_is_drawn_over(name: str, drawn: dict[str, Any]) -> None:
-    beside, over = drawn[name] + hv.Curve([1, 2]), drawn[name] * hv.HLine(1)
+    beside, over = drawn[name] + drawn["cpu"], drawn[name] * hv.HLine(1)
     assert isinstance(beside, hv.Layout) and len(beside) > 1
     assert isinstance(over, hv.Layout if name == "timeline" else hv.Overlay)
-    for picture in (beside, over):
-        assert hv.render(picture, backend="bokeh") is not None
+    assert hv.render(over, backend="bokeh") is not None
 
 
 @pytest.mark.parametrize("name", ["tasks", "cpu", "memory"])
