@@ -90,7 +90,8 @@ def end(run: MainRun, site: Site, settings: Any, quiet: bool) -> None:
         if run.path is not None:
             try:
                 logs = [*run.logs, *logs_of_jobs(settings.logs, run.began_ns)]
-                finish(run.path, settings.report == "html", (lambda text: None) if quiet else say, logs)
+                told = (lambda text: None) if quiet else say
+                finish(run.path, settings.report == "html", told, logs, run.began_in)
             except KeyboardInterrupt:
                 say(f"not merged: interrupted; `jumper report {run.path}` does it")
 

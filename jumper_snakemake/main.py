@@ -47,6 +47,8 @@ class MainRun:
         self._attempts: dict[str, int] = {}
         self._asking: list[threading.Thread] = []
         self.began_ns = time.time_ns()
+        #: where its paths are shown from: Snakemake goes to its `--directory` later
+        self.began_in = os.path.abspath(".")
         #: files that jobs' output may be in
         self.logs: set[Path] = set()
         #: rules that only gather files
@@ -221,7 +223,9 @@ def logs_of_jobs(folder: str | None, since_ns: int) -> Iterator[Path]:
                         yield file
 
 
-def finish(path: Path, report: bool, say: Callable[[str], None], logs: Iterable[Path] = ()) -> None:
+def finish(
+    path: Path, report: bool, say: Callable[[str], None], logs: Iterable[Path] = (), seen_from: str | None = None
+) -> None:
     """Merge a run, write its `benchmarks.tsv` and its report, and say in one line where they are.
 
     Parameters
@@ -233,6 +237,8 @@ def finish(path: Path, report: bool, say: Callable[[str], None], logs: Iterable[
         Called with the line.
     logs : iterable of Path
         Where the records may be of jobs that are missing.
+    seen_from : str, optional
+        The folder that paths are said relative to; default: the current one.
     """
     from jumper.core.run import open_run
     from jumper.schema.errors import MissingExtraError
@@ -242,7 +248,7 @@ def finish(path: Path, report: bool, say: Callable[[str], None], logs: Iterable[
 
     with contextlib.suppress(OSError):
         RunDirectory(path).update_info(finished_ns=time.time_ns())
-    shown = os.path.relpath(path)
+    shown = os.path.relpath(path, seen_from)
     try:
         run = open_run(path)
         if run.tasks["cpu_s"].isna().any() and bring_home(logs, RunDirectory(path).spool, path.name):
@@ -257,7 +263,7 @@ def finish(path: Path, report: bool, say: Callable[[str], None], logs: Iterable[
     jobs = f"{measured} of {known} jobs" if measured < known else f"{known} job{'s' if known != 1 else ''}"
     where = f"`jumper summary {shown}`"
     if report:
-        where = os.path.relpath(run.report())
+        where = os.path.relpath(run.report(), seen_from)
     say(f"{jobs} measured: {where}")
 
 

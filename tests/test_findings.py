@@ -328,6 +328,11 @@ def test_the_most_severe_comes_first_and_then_what_cost_most() -> None:
     assert [one.name for one in findings(run)] == ["failed", "threads-unused", "memory-far"]
 
 
+def test_failures_are_named_and_what_is_more_is_counted() -> None:
+    run = workflow(key=[f"align[{n}]" for n in range(24)], state=5 * ["failed"] + 19 * ["done"])
+    assert findings(run)[0].action == "It was align[0], align[1], align[2] and 2 more."
+
+
 def test_what_succeeded_when_repeated_is_less_severe() -> None:
     run = workflow(key=["align[1]"] + [f"align[{n}]" for n in range(1, 24)], state=["failed"] + 23 * ["done"])
     (one,) = findings(run)

@@ -33,6 +33,17 @@ def test_the_page_s_command_leaves_a_run_and_its_report(workflow: Callable[[str]
     assert made.runs() == [run]
 
 
+def test_targets_stand_before_the_flag_and_the_report_is_said_from_where_one_stands(
+    workflow: Callable[[str], Workflow],
+) -> None:
+    (line,) = re.findall(r"`snakemake (results/a.txt .*?)`", PAGE)
+    made = workflow(ONE.replace("a.txt", "results/a.txt"))
+    (made.folder / "there").mkdir()
+    said = made.done("--directory", "there", *shlex.split(line), logger=())
+    (report,) = made.folder.glob("there/.snakemake/jumper/runs/*/report.html")
+    assert said.splitlines()[-1] == f"jumper: 1 job measured: {report.relative_to(made.folder)}"
+
+
 def test_the_other_command_is_the_program_of_this_package() -> None:
     (command,) = [shlex.split(line) for line in COMMANDS if line.startswith("jumper-snakemake ")]
     assert command[:3] == ["jumper-snakemake", "run", "--"]  # test_kinds.py runs it

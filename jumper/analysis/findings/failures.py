@@ -15,6 +15,8 @@ from jumper.analysis.units import human_bytes
 
 #: Most deaths that are told one by one, from the largest.
 DEATHS = 5
+#: Most attempts that a finding names.
+NAMED = 3
 
 
 def failed(view: View) -> Iterator[Finding]:
@@ -35,7 +37,9 @@ def failed(view: View) -> Iterator[Finding]:
             text += (f": {'; '.join(why[:3])}" if why else "") + "."
             if again:
                 text += f" {f'{again:,} of them' if again < len(bad) else 'All'} succeeded when repeated."
-            action = f"It was {keys[bad[0]]}." if len(bad) == 1 else f"Filter the task table by “{state}”."
+            named = list(dict.fromkeys(keys[bad]))
+            more = f" and {len(named) - NAMED:,} more" if len(named) > NAMED else ""
+            action = f"It was {', '.join(named[:NAMED])}{more}."
             severity: Severity = "medium" if again == len(bad) else "high"
             yield Finding(severity, group, text, action, name="failed", core_hours=cost)
 
