@@ -115,18 +115,20 @@ class PerfmonitorMagics(Magics):
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self.service: PerfmonitorService = build_perfmonitor_service()
-        self._running: tuple[Any, Any] | None = None
+        self._open: list[tuple[Any, Any]] = []  # cells that run, the innermost last, with what the shell says of them
 
     def pre_run_cell(self, info: Any) -> None:
         """Mark the begin of a cell; what a front end or another cell runs unseen is none."""
-        if info.store_history and not info.silent and self._running is None:
-            self._running = info, self.service.start_cell(info.raw_cell, self._count())
+        if info.store_history and not info.silent:
+            self._open.append((info, self.service.start_cell(info.raw_cell, self._count())))
 
     def post_run_cell(self, result: Any) -> None:
         """Mark its end."""
-        if self._running is not None and self._running[0] is result.info:
-            self.service.end_cell(self._running[1])
-            self._running = None
+        for at, (info, cell) in enumerate(self._open):
+            if info is result.info:
+                self.service.end_cell(cell)
+                del self._open[at:]
+                break
 
     @line_magic
     @_plainly
@@ -204,9 +206,8 @@ class PerfmonitorMagics(Magics):
     @cell_magic
     def perfmonitor(self, line: str, cell: str) -> Any:
         """Run a cell and report what it cost: ``%%perfmonitor [interval] [--monitor TYPE] [--level L] [--text]``."""
-        if self._running is not None:  # it is marked here, without what the start of a monitor takes
-            self.service.cells.forget(self._running[1])
-            self._running = None
+        if self._open:  # it is marked here, without what the start of a monitor takes
+            self.service.cells.forget(self._open.pop()[1])
         given = CELL.read(line)
         with ExitStack() as measured:
             with _one_line():

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -169,6 +170,11 @@ def test_cells_inside_cells_and_silent_ones_are_none(shell: Shell) -> None:
     assert len(shell.service.cells.finished) == before + 1
     shell.run("1/0", fails=True)
     assert len(shell.service.cells.finished) == before + 2, "a cell that fails has ended, too"
+    magics = shell.shell._jumper_magics
+    magics.pre_run_cell(SimpleNamespace(store_history=True, silent=False, raw_cell="the shell never says that it ends"))
+    shell.run("x = 1")
+    assert shell.service.cells.finished[-1].raw_cell == "x = 1"
+    assert len(shell.service.cells.finished) == before + 3
 
 
 def test_it_is_loaded_twice_and_taken_away(shell: Shell) -> None:
