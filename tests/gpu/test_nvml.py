@@ -79,6 +79,17 @@ print(json.dumps(found))
     assert rows[19:] == pytest.approx([50.0] * 11)
 
 
+def test_time_in_which_somebody_else_took_the_devices_does_not_count(node: Nodes) -> None:
+    rows = node(device(busy=50)).ask("""
+looks = Looks()
+def busy(second, level):
+    context = new_context(second * 10**9, 0)
+    return looks.counters.collect(level, context).get("gpu_busy_ns")
+print(json.dumps([busy(0, "system"), busy(1, "system"), busy(2, "user"), busy(3, "system"), busy(4, "system")]))
+""")
+    assert rows == [0, 500_000_000, 0, 500_000_000, 1_000_000_000]
+
+
 def test_what_a_process_did_last_counts_after_its_end(node: Nodes) -> None:
     rows = node(device() + sample(11, 50, 0, 1_000_000)).ask(f"""
 looks = Looks()

@@ -36,7 +36,7 @@ class GpuCollector(CollectorBackend):
         self._source: GpuSource | None = None
         self._mine: list[Device] = []
         self._leaves: list[Device] = []
-        self._tick = -1
+        self._tick = self._previous = -1
         self._states: dict[int, State] = {}
         self._uses: dict[int, Mapping[int, Use] | None] = {}
         self._before: dict[str, int] = {}
@@ -60,10 +60,11 @@ class GpuCollector(CollectorBackend):
             return None
         now = context["mono_ns"]
         if self._tick != now:
-            self._tick = now
+            self._previous, self._tick = self._tick, now
             self._states.clear()
             self._uses.clear()
-        elapsed = now - self._before.get(level, now)
+        # one who takes a level again does not know what was meanwhile
+        elapsed = now - self._previous if self._before.get(level) == self._previous else 0
         self._before[level] = now
         if level == "system":
             rows = {device.number: self._whole(device, elapsed) for device in self._source.devices}
