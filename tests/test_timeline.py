@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jumper.analysis import timeline
+from jumper.analysis import held, timeline
 from jumper.analysis.timeline import make_grid
 
 SECOND = 10**9
@@ -65,3 +65,20 @@ def test_cpu_of_a_workflows_jobs_is_theirs_alone() -> None:
     lines = timeline.cpu_by_group(run, grid, 0.5)
     assert set(lines) == {"one"}
     assert np.sum(lines["one"]) * grid.width_s == pytest.approx(4.0)
+
+
+def test_memory_of_many_short_jobs_is_that_of_their_groups_and_takes_little_room() -> None:
+    samples = jobs(2000, at_once=2)
+    tasks = pd.DataFrame(
+        {"group": ["even", "odd"] * 1000, "node": "n1", "pid": 100 + np.arange(2000), "thread": None, "cpu_s": 1.0,
+         "start_ns": np.arange(2000) // 2 * SECOND + 1, "stop_ns": (np.arange(2000) // 2 + 1) * SECOND}
+    )  # fmt: skip
+    run: Any = SimpleNamespace(
+        tasks=tasks, info={"kind": "snakemake"}, samples=lambda stream: samples if stream == "process" else samples[:0]
+    )
+    grid = make_grid(0, 1000 * SECOND)
+    lines = held.memory_by_group(run, grid, 1.0)
+    assert lines["even"] + lines["odd"] == pytest.approx([20.0] * 600)
+    assert lines["even"].mean() == pytest.approx(10.0, rel=0.01)
+    cpu = timeline.cpu_by_group(run, grid, 0.5)
+    assert cpu["even"].sum() * grid.width_s == pytest.approx(1000.0) == cpu["odd"].sum() * grid.width_s

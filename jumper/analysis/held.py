@@ -46,7 +46,7 @@ def memory_by_group(
     samples = targets(run)
     known_at = np.isfinite(floats(samples, "memory_bytes"))
     samples = samples if known_at.all() else samples[known_at]
-    if samples.empty or "pid" not in samples:
+    if samples.empty or "pid" not in samples or not floats(samples, "memory_bytes").any():
         return {}
     highest = total_gauge(samples, "memory_bytes", grid, interval_s)
     group, names = grouping or group_codes(run.tasks)
@@ -57,8 +57,7 @@ def memory_by_group(
     length = grid.bins * grid.width_s * 1.01 + 1.0
     at, until = (np.clip(time, 0, length - 1.0) + process * length for time in (at, until))
     begin, end = (np.clip(time, 0, length - 1.0) + of_attempt * length for time in (begin, end))
-    edges = (np.arange(process.max() + 1)[:, None] * length + grid.edges).ravel()
-    knots = np.unique(np.concatenate([at, until, begin, end, edges]))
+    knots = np.unique(np.concatenate([at, until, begin, end, _edges(at, until, process, grid, length)]))
     left, width = knots[:-1], np.diff(knots)
     sample = np.searchsorted(at, left, side="right") - 1
     covered = (sample >= 0) & (left < until[np.maximum(sample, 0)])
@@ -88,6 +87,8 @@ def _intervals(samples: pd.DataFrame, grid: Grid, interval_s: float) -> tuple[Fl
     firsts = samples[["node", "pid"]].iloc[order[np.flatnonzero(np.diff(number, prepend=-1))]]
     one_each, known = pd.factorize(pd.MultiIndex.from_arrays([_nodes(firsts), times(firsts, "pid")]))
     process = one_each[number]
+    some = value > 0  # the last sample of a process that has ended is 0, and holds nothing
+    at, until, value, process = at[some], until[some], value[some], process[some]
     # of a process's values in one bin, the highest stands for as long as they all do
     where = np.clip((at / grid.width_s).astype("int64"), 0, grid.bins - 1) + process * grid.bins
     turn = np.lexsort((at, where))
@@ -95,6 +96,18 @@ def _intervals(samples: pd.DataFrame, grid: Grid, interval_s: float) -> tuple[Fl
     held = [reduce.reduceat(column[turn], first) for reduce, column in
             ((np.minimum, at), (np.maximum, until), (np.maximum, value))]  # fmt: skip
     return held[0], held[1], held[2], where[turn][first] // grid.bins, known
+
+
+def _edges(at: Floats, until: Floats, process: Ints, grid: Grid, length: float) -> Floats:
+    """Return the edges of bins on the stretch of each process, as far as it was there."""
+    firsts = np.flatnonzero(np.diff(process, prepend=-1))
+    start = process[firsts] * length
+    low = ((at[firsts] - start) / grid.width_s).astype("int64")
+    high = np.ceil((np.maximum.reduceat(until, firsts) - start) / grid.width_s).astype("int64")
+    count = np.minimum(high, grid.bins) - np.minimum(low, grid.bins) + 1
+    of = np.repeat(np.arange(len(firsts)), count)
+    number = low[of] + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+    return np.asarray(start[of] + number * grid.width_s, dtype="float64")
 
 
 def _attempts(run: RunTables, grid: Grid, processes: pd.Index) -> tuple[Floats, Floats, Ints, Ints]:

@@ -23,6 +23,8 @@ MOST_BINS = 600
 FAR_NS = 30 * 86_400 * 10**9
 #: Name of the CPU time that belongs to no attempt.
 OUTSIDE = "outside tasks"
+#: Bins within which the shape of a curve is not looked at.
+BRIEF = 2.0
 #: What a group without a name is called.
 NO_NAME = "(no name)"
 
@@ -286,8 +288,10 @@ def cpu_by_group(run: RunTables, grid: Grid, interval_s: float, grouping: Groupi
     for first, last in zip(firsts, lasts, strict=True) if threads or trees else ():
         where, process, tid = nodes[keys[first, 0]], int(keys[first, 1]), int(keys[first, 2])
         counter = threads.get((where, process, tid)) or (trees.get((where, process, process)) if not tid else None)
-        if counter is not None and not crowded[first:last].any():
-            chosen = order[first:last]
+        chosen = order[first:last]
+        # what is as short as a bin has no shape to show, and a run may have a hundred thousand of these
+        brief = end[chosen].max() - begin[chosen].min() <= BRIEF * grid.width_s and np.isfinite(cpu[chosen]).all()
+        if counter is not None and not brief and not crowded[first:last].any():
             x0, x1, amount, owner = _shaped(begin[chosen], end[chosen], cpu[chosen], counter, interval_s)
             shaped.append((x0, x1, amount, chosen[owner]))
             plain[first:last] = False
@@ -300,11 +304,18 @@ def cpu_by_group(run: RunTables, grid: Grid, interval_s: float, grouping: Groupi
         mine = group[owner] == code
         out[groups[code]] = spread(x0[mine], x1[mine], amount[mine], grid.edges) / grid.width_s
     outside = np.zeros(grid.bins)
+    brief_rest: list[tuple[float, float, float]] = []
     spent = pd.Series(range(len(owner))).groupby([node[owner], pid[owner]]).indices if trees else {}
     place = {str(name): code for code, name in enumerate(nodes)}
     for (where, process, _), (at, total) in trees.items():
         mine = spent.get((place.get(where, -1), process), np.zeros(0, dtype="int64"))
-        outside += _outside(at, total, (x0[mine], x1[mine], amount[mine]), interval_s, grid)
+        if at[-1] - at[0] <= BRIEF * grid.width_s:
+            brief_rest.append((at[0], at[-1], max(0.0, total[-1] - total[0] - np.nansum(amount[mine]))))
+        else:
+            outside += _outside(at, total, (x0[mine], x1[mine], amount[mine]), interval_s, grid)
+    if brief_rest:
+        left, right, beyond = np.array(brief_rest).T
+        outside += spread(left, right, beyond, grid.edges) / grid.width_s
     if outside.any():
         out[OUTSIDE] = outside
     return out
@@ -329,14 +340,15 @@ def _counters(samples: pd.DataFrame, grid: Grid, last: str) -> dict[tuple[str, i
     out: dict[tuple[str, int, int], tuple[Floats, Floats]] = {}
     if last not in samples:
         return out
-    for keys, rows in series(samples):
-        if pd.isna(keys.get("pid")) or pd.isna(keys[last]):
-            continue
-        value = floats(rows, "cpu_ns") / 1e9
-        keep = np.isfinite(value)
-        key = (str(keys.get("node", "")), int(keys["pid"]), int(keys[last]))
-        if keep.sum() > 1 and key not in out:
-            out[key] = (grid.seconds(times(rows, "time_ns"))[keep], value[keep])
+    order, number = in_series(samples)
+    at, value = grid.seconds(times(samples, "time_ns")[order]), floats(samples, "cpu_ns")[order] / 1e9
+    firsts = np.flatnonzero(np.diff(number, prepend=-1))
+    head = samples.iloc[order[firsts]]
+    keys = zip(texts(head, "node"), times(head, "pid", -1).tolist(), times(head, last, -1).tolist(), strict=True)
+    for key, low, high in zip(keys, firsts.tolist(), np.append(firsts, len(order))[1:].tolist(), strict=True):
+        keep = np.isfinite(value[low:high])
+        if keep.sum() > 1 and -1 not in key and key not in out:
+            out[key] = (at[low:high][keep], value[low:high][keep])
     return out
 
 
