@@ -167,7 +167,7 @@ def test_a_monitor_that_cannot_sample_leaves_the_block_alone(monkeypatch: pytest
     assert done and service.perfreport().cells["code"].tolist() == ["mine"]
 
 
-def test_fault_21_a_stop_and_a_start_lose_nothing() -> None:
+def test_fault_21_a_stop_and_a_start_lose_nothing(tmp_path: Path) -> None:
     """stop, then start discards what was measured before (fault 21): here tables go on."""
     service = build_perfmonitor_service()
     for _ in range(2):
@@ -180,6 +180,9 @@ def test_fault_21_a_stop_and_a_start_lose_nothing() -> None:
     assert frame["cpu_util_avg"].isna().sum() == 2, "each begins anew"
     assert frame["cpu_ns"].is_monotonic_increasing, "what a tick itself takes is in none of them"
     assert service.perfreport().cells["cpu_s"].tolist() == pytest.approx([0.1, 0.1], abs=0.05)
+    again = build_perfmonitor_service()
+    again.import_session(service.export_session(tmp_path / "both"))
+    assert str(again.perfreport()) == str(service.perfreport()), "a session has both"
     service.start_monitoring(0.05, monitor=service.monitor)  # the same object, which forgets
     service.stop_monitoring()
     assert len(service.export_perfdata()) > len(frame)

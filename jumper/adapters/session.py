@@ -82,7 +82,11 @@ class _Manifest(msgspec.Struct):
 
 
 def export_session(
-    path: str | os.PathLike[str] | None, monitor: Any, nodes: Any = None, cells: CellHistory | None = None
+    path: str | os.PathLike[str] | None,
+    monitor: Any,
+    nodes: Any = None,
+    cells: CellHistory | None = None,
+    start_time: float | None = None,
 ) -> Path:
     """Write what a monitor measured so far, all nodes and levels with all columns, and return where.
 
@@ -96,6 +100,8 @@ def export_session(
     nodes : NodeDataStore, optional
         Default: the monitor's.
     cells : CellHistory, optional
+    start_time : float, optional
+        Begin of the first sample's series, monotonic seconds; default: when the monitor was started.
 
     Raises
     ------
@@ -116,12 +122,10 @@ def export_session(
     True
     """
     target = Path(path or time.strftime("jumper-session-%Y%m%d-%H%M%S")).expanduser()
-    cells = CellHistory() if cells is None else cells
+    nodes = nodes_of(monitor) if nodes is None else nodes
+    files = _contents(_facts(monitor, start_time), nodes, cells or CellHistory())
     try:
-        if target.suffix.lower() == ".zip":
-            _write_archive(target, _contents(monitor, nodes_of(monitor) if nodes is None else nodes, cells))
-        else:
-            _write_folder(target, _contents(monitor, nodes_of(monitor) if nodes is None else nodes, cells))
+        (_write_archive if target.suffix.lower() == ".zip" else _write_folder)(target, files)
     except OSError as error:
         raise JumperError(f"{target}: the session cannot be written: {error.strerror or error}") from error
     return target
@@ -154,7 +158,23 @@ def import_session(path: str | os.PathLike[str]) -> tuple[OfflineMonitor, CellHi
     return OfflineMonitor(nodes, str(source), facts), cells
 
 
-def _contents(monitor: Any, nodes: Any, cells: CellHistory) -> Iterator[tuple[str, bytes]]:
+def _facts(monitor: Any, start_time: float | None) -> dict[str, Any]:
+    """Return what is known of a monitor, moved to when the first of its series began."""
+    names = ("interval", "start_time", "stop_time", "wallclock_start_time", "wallclock_stop_time", "pid", "uid",
+             "slurm_job", "reason")  # fmt: skip
+    facts = {name: getattr(monitor, name, None) for name in names}
+    if start_time is not None and facts["start_time"] is not None:
+        if facts["wallclock_start_time"] is not None:
+            facts["wallclock_start_time"] -= facts["start_time"] - start_time
+        facts["start_time"] = start_time
+    return {
+        **facts,
+        "type": type(monitor).__name__,
+        "events": [dict(event) for event in getattr(monitor, "events", ())],
+    }
+
+
+def _contents(facts: dict[str, Any], nodes: Any, cells: CellHistory) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a session, the manifest last: what has one is whole."""
     names = list(nodes.node_names())
     schemas: dict[str, list[str]] = {}
@@ -175,16 +195,14 @@ def _contents(monitor: Any, nodes: Any, cells: CellHistory) -> Iterator[tuple[st
         hardware.append({**_hardware(nodes.hardware[name]), "node": name, "files": files})
     history = cells.data
     yield "cell_history.csv", _csv(history)
-    facts = ("interval", "start_time", "stop_time", "wallclock_start_time", "wallclock_stop_time", "pid", "uid",
-             "slurm_job", "reason")  # fmt: skip
+    events = facts.pop("events")
     manifest = {
         "format": "jumper-session",
         "version": FORMAT,
         "app": {"name": "jumper", "version": VERSION},
         "monitor": {
-            **{name: getattr(monitor, name, None) for name in facts},
+            **facts,
             **_hardware(all_hardware(nodes)),
-            "type": type(monitor).__name__,
             "os": os.name,
             "python": platform.python_version(),
         },
@@ -193,7 +211,7 @@ def _contents(monitor: Any, nodes: Any, cells: CellHistory) -> Iterator[tuple[st
         "schemas": {"perf": schemas, "cell_history": list(history.columns)},
         "time_origin": "monotonic",
         "timezone": time.tzname[0],
-        "events": [dict(event) for event in getattr(monitor, "events", ())],
+        "events": events,
     }
     yield "manifest.json", (json.dumps(manifest, indent=1, default=str) + "\n").encode()
 

@@ -277,7 +277,7 @@ class PerfmonitorService:
         """Write everything that was measured, and return where; see :func:`jumper.adapters.session.export_session`."""
         from jumper.adapters.session import export_session
 
-        return export_session(path, self._some(), self.nodes, self.cells)
+        return export_session(path, self._some(), self.nodes, self.cells, self._first_start)
 
     def import_session(self, path: str | os.PathLike[str]) -> None:
         """Show a session that was written: reports, plots and exports are of it from now on.
