@@ -293,6 +293,16 @@ def test_pictures_hold_the_samples_and_are_written(measured: PerfmonitorService,
     assert b"https://" not in (tmp_path / "new" / "a.html").read_bytes().split(b"<script", 1)[0]
 
 
+def test_a_column_of_any_name_is_drawn(tmp_path: Path) -> None:
+    service = build_perfmonitor_service()
+    monitor = Minimal()
+    service.start_monitoring(monitor=monitor)
+    for name in ("a{b}", "$$x$$ <b>", "%s"):
+        monitor.data.add_sample("system", {"time": 1.0, name: 2.0})
+        service.plot_performance([name], level="system", file=tmp_path / "a.html")
+    service.stop_monitoring()
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

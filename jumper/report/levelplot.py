@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jumper.report.canvas import holoviews
+from jumper.report.canvas import holoviews, plain
 from jumper.report.extra import need
 from jumper.report.theme import OTHER, PALETTE
 from jumper.schema.errors import JumperError
@@ -140,7 +140,8 @@ def picture(
     size = {"responsive": True, "height": 240} if backend == "bokeh" else {"aspect": 3, "fig_inches": 6}
     legend = {"show_legend": 1 < len(columns) <= len(PALETTE), "legend_position": "right"}
     from_zero = {"ylim": (0, None)} if title in _FROM_ZERO else {}
-    looks = {"title": title, "xlabel": "seconds", "ylabel": "", **legend, **from_zero, **size}
+    shown = plain(title).replace("{", "{{").replace("}", "}}")  # HoloViews formats it
+    looks = {"title": shown, "xlabel": "seconds", "ylabel": "", **legend, **from_zero, **size}
     return hv.Overlay([*curves, *marks]).opts(backend=backend, **looks)
 
 
