@@ -51,6 +51,9 @@ def test_the_dask_notebook_shows_its_run(tmp_path: Path, monkeypatch: pytest.Mon
     assert "compress" in card["text/html"] and card["text/plain"].startswith("<jumper run")
     for picture in ("timeline()", "distribution()", "hv.HLine"):
         assert {"text/html", "application/vnd.holoviews_exec.v0+json"} <= set(shown(cells, picture)), picture
+    scripts = [len(output.data.get("application/javascript", "")) for cell in cells for output in cell.outputs
+               if output.output_type == "display_data"]  # fmt: skip
+    assert max(scripts) > 1_000_000  # BokehJS itself: a browser without a network draws too
     assert (tmp_path / "run.png").stat().st_size > 10_000
     assert list(tmp_path.glob("jumper-runs/*/report.html"))
 

@@ -252,7 +252,7 @@ class Plots:
 
         hv = holoviews()
         if "IPython" in sys.modules and not getattr(hv.extension, "_loaded", True):
-            hv.extension("bokeh")
+            hv.extension("bokeh", inline=True)  # nodes and browsers of clusters may have no network
         return hv
 
     def _one(self, name: str) -> Any:
