@@ -131,7 +131,10 @@ def test_in_the_monitors_own_namespace_the_nodes_columns_say_it() -> None:
     assert collector.collect("system", new_context(0, 0)) is None
 
 
-@pytest.mark.parametrize("backend", ["thread", *(["native"] if native_built() else [])])
+@pytest.mark.parametrize(
+    "backend",
+    ["native", pytest.param("thread", marks=pytest.mark.slow)] if native_built() else ["thread"],
+)
 def test_a_run_has_the_traffic_of_a_command_in_a_namespace_of_its_own(
     apart: subprocess.Popen[str], tmp_path: Path, backend: str
 ) -> None:

@@ -55,6 +55,10 @@ class Pipeline:
         """The collectors, in order, those that were switched off too."""
         return [stage.collector for stage in self._stages]
 
+    def beside(self) -> Pipeline:
+        """Return the part of it that reads what the native engine does not."""
+        return Pipeline([stage for stage in self._stages if is_beside(stage.entry)], self.levels, self.events)
+
     def setup(self) -> dict[str, Any]:
         """Let each collector acquire what it needs; return the facts that they report, merged."""
         facts: dict[str, Any] = {}

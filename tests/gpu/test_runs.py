@@ -116,7 +116,7 @@ print(json.dumps([monitor.num_gpus, monitor.gpu_name, monitor.nodes.hardware[mon
     assert found[3:] == pytest.approx([70, 60, 80, 60, 80, 30, 20, 40, 20, 40, 2, 1, 3, 1, 3, 0])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", LONG)
 def test_each_device_is_counted_once_a_node(node: Nodes, tmp_path: Path, engine: str) -> None:
     """Of several monitors of a node the one that holds its lock takes the devices; each has its own processes'."""
     code = f"""
@@ -139,7 +139,7 @@ one.stop()
     try:
         assert all(worker.stdout is not None and worker.stdout.readline() == "ready\n" for worker in workers)
         there.say(device(used=GIB, busy=50) + "".join(process(w.pid, (n + 1) * GIB) for n, w in enumerate(workers)))
-        time.sleep(2.5)
+        time.sleep(2.2)
     finally:
         for worker in workers:
             worker.communicate("\n")

@@ -123,7 +123,8 @@ class NativeSampling:
         self._only, self._rest_s = (tuple(STREAMS), 0.0) if followed else (tuple(LEVELS), SLOW_S)
         self._pipeline: Pipeline | None = None
         if streaming or own:
-            self._pipeline = build_pipeline(config, settings.host(), settings.levels, derived=streaming)
+            pipeline = build_pipeline(config, settings.host(), settings.levels, derived=streaming)
+            self._pipeline = pipeline if streaming else pipeline.beside()
             for backend in self._pipeline.backends:  # these are the engine's part
                 if isinstance(backend, (ProcessCollector, NodeCollector)):
                     backend.watch(())
@@ -159,6 +160,7 @@ class NativeSampling:
         self._sets: dict[str, int] = {}
         self._follower: threading.Thread | None = None
         self._stopping = threading.Event()
+        self._columns = {number: stream_names(number) for number in _NAMES}
 
     def _new_extra(self) -> SegmentWriter:
         assert self.settings.spool is not None
@@ -303,11 +305,10 @@ class NativeSampling:
 
     def _follow_now(self, timeout_s: float) -> None:
         """Take the rows that the engine has, tick by tick; only the newest one is a tick of Python collectors."""
-        names = {number: stream_names(number) for number in _NAMES}
         ticks: dict[int, list[tuple[str, Row]]] = {}
         while drained := self._engine.drain(timeout_s):
             timeout_s = 0.0
-            for stream, row in rows_of(drained, names, self._added, self._only):
+            for stream, row in rows_of(drained, self._columns, self._added, self._only):
                 ticks.setdefault(int(row["mono_ns"] or 0), []).append((stream, row))
         for mono_ns, rows in ticks.items():
             self._take(mono_ns, rows, newest=mono_ns == max(ticks))
