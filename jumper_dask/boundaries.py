@@ -45,7 +45,7 @@ class Attempt(msgspec.Struct, gc=False, eq=False, omit_defaults=True, tag_field=
     group: str
     pid: int
     kind: str
-    event: str = ""
+    event: str
     mono_ns: int = 0
     begin_ns: int = 0
     wall_ns: int = 0
@@ -331,7 +331,10 @@ class Ledger:
     ) -> bool:
         """Take memory and children, as far as they are not known yet; return whether files were read for it."""
         self._looked_ns = mono_ns
-        peak, self._rss, read = self.memory.look() if seen is None else (*seen, False)
+        if seen is None:
+            peak, self._rss, read = self.memory.look()
+        else:
+            (peak, self._rss), read = seen, False
         if peak is not None:
             for attempt in self.working:
                 if attempt.hwm_bytes is None or peak > attempt.hwm_bytes:

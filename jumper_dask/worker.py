@@ -77,7 +77,7 @@ class WorkerSide:
         if ts is not None:
             if ts.state in _compat.AT_WORK:
                 return
-            if isinstance(ts.run_spec, (Call, Meter)):
+            if isinstance(ts.run_spec, STAND_INS):
                 ts.run_spec = ts.run_spec.spec
         del self._attempts[key]
         if self.site is not None:
@@ -96,7 +96,7 @@ class WorkerSide:
         if ts is None or ledger is None or self.site is None:
             return
         attempt = self._attempts[key] = boundaries.Attempt(
-            str(key), _compat.run_id(ts), self._address, ts.prefix, self._pid, "dask", span=ts.span_id
+            str(key), _compat.run_id(ts), self._address, ts.prefix, self._pid, "dask", "stop", span=ts.span_id
         )
         if ts.dependencies:
             attempt.input_bytes = sum([int(d.nbytes or 0) for d in ts.dependencies])
@@ -113,7 +113,7 @@ class WorkerSide:
         elif coroutine:
             ts.run_spec = Meter(ts.run_spec, attempt, ledger)
         else:
-            ts.run_spec = Call(ts.run_spec, self.begin, attempt, self.end)
+            ts.run_spec = Call((ts.run_spec, attempt, ledger, self.trouble))
 
     def _begins(self, key: Any) -> None:
         """Note that the calling thread runs a key from now on."""
@@ -126,7 +126,7 @@ class WorkerSide:
             if self._ledger is not None:
                 self._ledger.begin(attempt)
         except Exception as error:  # it would be the task's
-            self._trouble(error)
+            self.trouble(error)
 
     def end(self, state: str = "done", reason: str | None = None) -> None:
         """Note that the calling thread is through with what it ran, if that has not been noted."""
@@ -136,9 +136,9 @@ class WorkerSide:
                 ended.state, ended.reason = state, reason
                 self._note(ended)
         except Exception as error:
-            self._trouble(error)
+            self.trouble(error)
 
-    def _trouble(self, error: Exception) -> None:
+    def trouble(self, error: Exception) -> None:
         """Say once why boundaries are missing."""
         if self.site is not None and not self._troubled:
             self._troubled = True
@@ -146,7 +146,6 @@ class WorkerSide:
 
     def _note(self, attempt: boundaries.Attempt) -> None:
         if self.site is not None:
-            attempt.event = "stop"
             if not attempt.mono_ns and self._ledger is not None:
                 self._ledger.leave(attempt)
                 attempt.mono_ns = attempt.mono_ns or time.monotonic_ns()
@@ -157,7 +156,9 @@ class WorkerSide:
     def _call_actor(self, submit: Any, executor: Any, function: Any, /, *arguments: Any, **keywords: Any) -> Any:
         """Submit a call of an actor's method: Dask tells no more of it."""
         name, number = _compat.method_name(arguments), f"{self._token}{next(self._calls):x}"
-        attempt = boundaries.Attempt(f"{name}-{number}", boundaries.CALL, self._address, name, self._pid, "dask")
+        attempt = boundaries.Attempt(
+            f"{name}-{number}", boundaries.CALL, self._address, name, self._pid, "dask", "stop"
+        )
 
         def call() -> Any:
             self.begin(attempt)
@@ -203,39 +204,46 @@ class Call:
 
     Parameters
     ----------
-    spec : object
-        What Dask would call.
-    begin, attempt, end : callable, Attempt, callable
-        ``begin(attempt)`` is called right before, ``end()`` right after.
+    parts : tuple
+        What Dask would call, the attempt, the ledger that is told of its begin and end, and who is told what that
+        raises: it would be the task's.
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("parts",)
     is_coro = False
 
-    def __init__(
-        self, spec: Any, begin: Callable[..., None], attempt: boundaries.Attempt, end: Callable[[], None]
-    ) -> None:
-        self._parts = spec, begin, attempt, end  # one attribute: with `__getattr__`, each look at one is slow
+    def __init__(self, parts: tuple[Any, boundaries.Attempt, boundaries.Ledger, Callable[[Exception], None]]) -> None:
+        self.parts = parts  # one attribute: with `__getattr__`, each look at one is slow
 
     @property
     def spec(self) -> Any:
         """What Dask would call."""
-        return self._parts[0]
+        return self.parts[0]
 
     def __call__(self, data: Any = ()) -> Any:
         """Call what Dask would."""
-        spec, begin, attempt, end = self._parts
-        begin(attempt)
+        spec, attempt, ledger, trouble = self.parts
+        try:
+            ledger.begin(attempt)
+        except Exception as error:
+            trouble(error)
         try:
             return spec(data)
         finally:
-            end()
+            try:
+                ledger.end()
+            except Exception as error:
+                trouble(error)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.spec, name)
 
     def __repr__(self) -> str:
         return repr(self.spec)
+
+
+#: What stands in for a task's function while it is at work.
+STAND_INS = (Call, Meter)
 
 
 def _outcome(ts: Any, finish: str) -> tuple[str, str | None]:
