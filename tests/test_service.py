@@ -440,6 +440,14 @@ def test_cells_are_costed_from_rates_where_there_are_no_counters() -> None:
     assert costs.loc[2, ["cpu_s", "memory_peak_bytes", "write_bytes"]].isna().all(), "after the last sample: not known"
 
 
+def test_a_peak_is_the_cells_that_lay_around_it() -> None:
+    """A row's peak is of the time since the row before: that of a neighbour is none of mine."""
+    frame = pd.DataFrame({"time": [0.0, 1.0, 2.0, 3.0], "memory": [0.0] * 4, "memory_peak_bytes": [9.0, 7.0, 5.0, 8.0]})
+    cells = pd.DataFrame({"cell_index": [0, 1], "raw_cell": ["a", "b"], "start_time": [1.0, 0.5],
+                          "end_time": [2.0, 2.5]})  # fmt: skip
+    assert cell_costs(frame, cells, 1)["memory_peak_bytes"].tolist() == [5, 5]
+
+
 def test_what_was_the_limit_is_said_once_it_is() -> None:
     def said(**columns: float) -> list[str]:
         frame = pd.DataFrame({"time": np.arange(5.0), **{name: [value] * 5 for name, value in columns.items()}})
