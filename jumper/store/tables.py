@@ -70,12 +70,10 @@ def read_frame(paths: Path | Sequence[Path], columns: Sequence[str] | None = Non
     files = [paths] if isinstance(paths, Path) else list(paths)
     tables = []
     for file in files:
-        wanted = None
         try:
-            if columns is not None:
-                names = set(pq.read_schema(file).names)
-                wanted = [name for name in columns if name in names]
-            tables.append(pq.read_table(file, columns=wanted, partitioning=None))
+            with pq.ParquetFile(file) as opened:
+                names = opened.schema_arrow.names
+                tables.append(opened.read(None if columns is None else [name for name in columns if name in names]))
         except (pa.ArrowException, OSError) as error:
             hint = "remove it, and opening the run makes it again from spool/"
             said = " ".join(str(error).split())

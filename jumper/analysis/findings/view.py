@@ -13,7 +13,7 @@ import pandas as pd
 from jumper.analysis.advice import UNSURE
 from jumper.analysis.findings.thresholds import ENOUGH, LONG_S
 from jumper.analysis.rates import increments
-from jumper.analysis.tables import RunTables, floats, interval_of, texts, times
+from jumper.analysis.tables import RunTables, floats, in_series, interval_of, texts, times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -166,9 +166,8 @@ class View:
         samples = self.run.samples("system")
         if not {"node", "segment"} <= set(samples.columns) or samples.empty:
             return {}
-        one = samples.groupby(["node", "segment"], dropna=False).ngroup().to_numpy()
-        order = np.lexsort((times(samples, "time_ns"), one))
-        at, same = times(samples, "time_ns")[order], np.diff(one[order], prepend=-1) == 0
+        order, number = in_series(samples)
+        at, same = times(samples, "time_ns")[order], np.diff(number, prepend=-1) == 0
         grown = [
             increments(at, floats(samples, name)[order], interval_of(self.run))
             for name in ("cpu_ns", "cpu_pressure_ns", "io_pressure_ns", "memory_pressure_ns")
@@ -176,11 +175,11 @@ class View:
         seconds = grown[0][0]
         rates = [np.where(same, increase / (seconds * 1e9), np.nan) for _, increase in grown]
         known = np.isfinite(rates[0])
-        nodes = samples["node"].to_numpy(dtype=object)[order][known]
+        codes, nodes = pd.factorize(samples["node"])
         columns = [values[known] for values in (seconds, *rates)]
         return {
-            str(node): NodeTime(*(values[rows] for values in columns))
-            for node, rows in pd.Series(nodes).groupby(nodes).indices.items()
+            str(nodes[int(str(code))]): NodeTime(*(values[rows] for values in columns))
+            for code, rows in pd.Series(codes[order][known]).groupby(codes[order][known]).indices.items()
         }
 
     def cpus(self, node: str) -> int | None:
