@@ -37,6 +37,7 @@ def test_the_readme_names_every_example() -> None:
     assert set(re.findall(r"^\| `(\S+)` \|", text, re.MULTILINE)) == {path.name for path in EXAMPLES.glob("*.py")}
 
 
+@pytest.mark.slow  # the first lines of docs/dask.md, which the normal run runs, are the same
 def test_the_plain_one_counts_primes(tmp_path: Path) -> None:
     printed, run = ran("plain.py", tmp_path)
     assert printed.startswith("7837 primes")  # the primes below 80,000
