@@ -100,12 +100,14 @@ from jumper.monitor.backends import create_monitor
 import time
 monitor = create_monitor({BACKEND[engine]!r}, levels=["process", "system"])
 monitor.start(0.1)
+def seen(level):  # a tick that was past when it was followed has no values
+    found = monitor.data.view(level)
+    return found.dropna(subset=["gpu_util_avg"]) if "gpu_util_avg" in found else found[:0]
 deadline = time.monotonic() + 60
-while len(monitor.data.view("system")) < 5 and time.monotonic() < deadline:
+while min(len(seen("system")), len(seen("process"))) < 3 and time.monotonic() < deadline:
     time.sleep(0.05)
 monitor.stop()
-last = monitor.data.view("system").iloc[-2]
-mine = monitor.data.view("process").iloc[-2]
+last, mine = seen("system").iloc[-1], seen("process").iloc[-1]
 columns = [f"gpu_{{metric}}_{{part}}" for metric in ("util", "band", "mem") for part in ("avg", "min", "max", 0, 1)]
 print(json.dumps([monitor.num_gpus, monitor.gpu_name, monitor.nodes.hardware[monitor.node].gpu_memory,
                   *(float(last[column]) for column in columns), float(mine["gpu_mem_max"])]))
