@@ -18,8 +18,8 @@ import pytest
 from rich.console import Console
 
 from jumper.analysis import timeline
-from jumper.analysis.findings import findings
-from jumper.analysis.units import digits, human_bytes, human_seconds
+from jumper.analysis.findings import Finding, findings
+from jumper.analysis.units import digits, human_bytes, human_seconds, percent
 from jumper.report import terminal
 from jumper.report.card import repr_html, repr_text
 from jumper.report.data import OTHER_GROUPS, RunRows
@@ -271,7 +271,7 @@ def test_page_terminal_and_tables_say_the_same() -> None:
                      human_seconds(group["wall_median_s"]), human_bytes(group["read_chars"])):  # fmt: skip
             assert said in shown[group["group"]] and said in printed[group["group"]], said
     key = document["headline"]
-    for said in (human_seconds(key["wall_s"]), digits(key["busy_cores"])):
+    for said in (human_seconds(key["wall_s"]), digits(key["busy_cores"]), percent(key["memory_used_share"])):
         assert f"<b>{said}</b>" in text and said in out.getvalue(), said
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, flags=re.S)[1])  # type: ignore[index]
     for column in ("cpu_s", "wall_s", "memory_peak_bytes", "write_chars"):
@@ -309,6 +309,20 @@ def test_memory_by_group_adds_up_to_what_was_measured(run: made.Made) -> None:
     first = run.tasks.loc[run.tasks["group"] == "write", "start_ns"].min()
     assert late[rows.grid.edges[1:] < (first - rows.grid.start_ns) / 1e9].max() == 0
     assert rows.memory.asked is not None and rows.memory.asked.max() == pytest.approx(8 * 4 * made.GIB, rel=0.3)
+
+
+def test_what_limits_a_group_is_said_where_a_finding_or_its_cpu_says_so() -> None:
+    rows = RunRows(made.make(60))
+    waits = Finding("info", "write", "waits", name="io-bound")
+    limits = {row["name"]: row["limit"] for row in tables.groups(rows, [waits])}
+    assert limits == {"aggregate": "CPU", "compress": "CPU", "tokenise": "CPU", "write": "I/O", "read": ""}
+
+
+def test_a_process_that_ran_one_job_gives_its_curves() -> None:
+    run = made.make_command()
+    run.info["kind"] = "snakemake"
+    curves = tables.tasks(RunRows(run))["curves"]["0"]
+    assert curves["cpu"]["top"] == pytest.approx(1.5) and curves["memory"]["top"] == pytest.approx(made.GIB, rel=1e-3)
 
 
 def test_gpus_have_a_row_where_there_are_any() -> None:

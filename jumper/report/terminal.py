@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jumper.analysis.units import digits, human_bytes, human_seconds
+from jumper.analysis.units import digits, human_bytes, human_seconds, percent
 from jumper.report.extra import need
 from jumper.report.found import FindingsText, as_json, found_in
 from jumper.schema.tasks import TASK_COLUMNS
@@ -166,6 +166,8 @@ def _line(key: dict[str, Any]) -> str:
     parts.append(f"{key['nodes']} node{'s' * (key['nodes'] != 1)}")
     if key["busy_cores"] is not None:
         parts.append(f"{digits(key['busy_cores'])} cores busy" + (f" of {key['cores']}" if key["cores"] else ""))
+    if key["memory_used_share"] is not None:
+        parts.append(f"{percent(key['memory_used_share'])} of the memory asked for used")
     if key["monitor_share"]:
         parts.append(f"measuring took {key['monitor_share']:.2%} of one core")
     return " · ".join(part for part in parts if part)
