@@ -93,7 +93,11 @@ def test_merging_may_be_repeated_while_the_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_an_attempt_without_an_end_is_lost_and_keeps_its_samples(tmp_path: Path) -> None:
-    run = jumper.open_run(write_run(tmp_path / "run", end=False))
+    path = write_run(tmp_path / "run", end=False)
+    (segment,) = path.glob("spool/*.seg")
+    assert jumper.open_run(path).tasks["state"].isna().all(), "on another machine it wrote a moment ago"
+    os.utime(segment, (0, 0))
+    run = jumper.open_run(path)
     (task,) = run.tasks.to_dict("records")
     assert task["state"] == "lost"
     assert "truncated" in task["flags"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jumper.analysis.deaths import NO_END, ends_of, explain
+from jumper.analysis.deaths import NO_END, RUNS, ends_of, explain
 from jumper.analysis.devices import device_cost
 from jumper.analysis.lost import add_children
 from jumper.analysis.parts import by_node
@@ -224,7 +224,9 @@ def _place(
         row["stop_ns"] = merged.time_ns(start["node"], start["boot"], end)
         row["wall_s"] = (end - begin) / 1e9
         row["flags"].append("truncated")
-        if row.get("state") is None:  # a scheduler may know that it was done
+        if row.get("state") is None and local and merged.segments.get(str(start.get("segment")), {}).get("live"):
+            row["reason"] = RUNS
+        elif row.get("state") is None:  # a scheduler may know that it was done
             row["state"] = "lost"
             row["reason"] = row.get("reason") or NO_END
     last = max(begin, life + round(float(facts.get("interval_s") or 1.0) * 1e9))

@@ -12,6 +12,8 @@ from jumper.analysis.units import human_bytes
 OOM = "oom"
 #: What is said of an attempt without an end where nothing else is known.
 NO_END = "no end was recorded: its process or node died, or it still runs"
+#: What is said of an attempt whose monitor is still there.
+RUNS = "it ran when the run was read"
 
 
 @dataclass(slots=True)

@@ -9,22 +9,28 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
+from jumper.monitor.segment import boot_id
 from jumper.schema.errors import MissingExtraError
 from jumper.store.clocks import Clock
 from jumper.store.rundir import RunDirectory
 from jumper.store.segments import Segment, read_segment
-from jumper.utilities import safe_name
+from jumper.utilities import node_name, safe_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from jumper.store.segments import ColumnData
 
+#: a monitor on another machine that is there has written within this time: three times its longest flush
+WRITES_S = 30.0
 #: (node, boot id): one monotonic clock
 Host = tuple[str, str]
 
@@ -65,7 +71,27 @@ def host_of(segment: Segment) -> Host:
 def segments_changed(run: RunDirectory, info: dict[str, Any]) -> bool:
     """Return whether there are segments that are not in the tables of the run."""
     known = info.get("segments", {})
-    return any(known.get(path.stem, {}).get("size") != path.stat().st_size for path in run.segments())
+    return any(_changed(path, known.get(path.stem, {})) for path in run.segments())
+
+
+def _changed(path: Path, known: dict[str, Any]) -> bool:
+    return known.get("size") != path.stat().st_size or bool(known.get("live") and not is_live(path, known))
+
+
+def is_live(path: Path, state: dict[str, Any]) -> bool:
+    """Return whether the writer of a segment without an end is still there, as far as can be told here.
+
+    On this machine its process says so, on others that it wrote of late. A Dask worker's
+    segment is a copy; of its writer the scheduler's events tell.
+    """
+    if state["complete"] or state.get("worker") or state.get("pid") is None:
+        return False
+    if (state["node"], state["boot"]) != (node_name(), str(boot_id())):
+        return time.time() - path.stat().st_mtime < WRITES_S
+    try:
+        return psutil.Process(int(state["pid"])).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def merge_segments(
@@ -130,8 +156,10 @@ def merge_segments(
             "pid": text.header.get("pid"),
             "worker": text.header.get("worker"),
             **_placed(clock, text),
+            "live": False,
             "joined": sum(other.size for other in joined.get(path.stem, [])),
         }
+        state["live"] = is_live(path, state)
         merged.segments[path.stem] = state
         mine = sizes.get(path.stem, {})
         unchanged = before.get(path.stem, {}) == state and all(is_whole(out.path / name) for name in mine)

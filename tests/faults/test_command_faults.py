@@ -203,6 +203,24 @@ def test_jumper_killed_leaves_the_command_and_the_samples(me: Runner) -> None:
     assert (task["state"], "truncated" in task["flags"]) == ("lost", True)
 
 
+def test_a_command_that_runs_is_not_lost_until_its_monitor_is(me: Runner) -> None:
+    out = me.folder / "run"
+    process = me.popen(me.jumper("run", "--interval", "0.05", "-o", str(out), "--", "sleep", "60"))
+    deadline = time.monotonic() + 30
+    while not list(out.glob("spool/*.seg")) or jumper.open_run(out).tasks.empty:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGSTOP)  # nothing new is written from here on
+    run = jumper.open_run(out)
+    assert run.tasks["state"].isna().all()
+    assert list(run.tasks["reason"]) == ["it ran when the run was read"]
+    assert run.findings() == []
+    process.kill()
+    process.wait()
+    assert list(jumper.open_run(out).tasks["state"]) == ["lost"]
+    os.kill(int(run.tasks["pid"].iloc[0]), signal.SIGKILL)
+
+
 def test_a_place_that_holds_a_run_is_not_overwritten(me: Runner) -> None:
     out = me.folder / "run"
     assert me.popen(me.jumper("run", "-o", str(out), "--", "true")).wait(timeout=60) == 0
