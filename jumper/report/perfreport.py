@@ -78,7 +78,8 @@ class PerfReport:
         body += [f"<div style='margin:6px 0'>{tags}</div>"] if tags else []
         body.append(_table(("", "average", "lowest", "highest", "of"), [_figure(f) for f in self.figures], left={0}))
         if len(self.cells):
-            body.append(_table(_HEADS, _cells(self.cells), left={0, 7}))
+            table = _table(_HEADS, _cells(self.cells), left={0, 7})
+            body.append(f"<div style='max-height:400px;overflow:auto'>{table}</div>")
         border = "border:1px solid rgba(128,128,128,.35);border-radius:8px"
         return f"<div style='{border};padding:10px 14px;display:inline-block'>{''.join(body)}</div>"
 
