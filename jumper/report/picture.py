@@ -79,7 +79,7 @@ _Draw = Callable[[Any, RunRows, Theme], None]
 
 def _rows(rows: RunRows) -> list[tuple[float, _Draw]]:
     """Return the height in inches of each row, 0 where it has no data, and what draws it."""
-    lanes = max((end for _, end in rows.node_rows.values()), default=0) if len(rows.bars) > 1 else 0
+    lanes = max(end for _, end in rows.lanes[1].values()) if len(rows.bars) > 1 else 0
     moved = any(rows.transfer("process", *names) is not None for names in _TRANSFERS.values())
     return [
         (max(0.5, LANE * min(lanes, MOST_LANES)) if lanes else 0.0, _tasks),
@@ -111,21 +111,23 @@ def _title(axis: Any, theme: Theme, text: str) -> None:
 def _tasks(axis: Any, rows: RunRows, theme: Theme) -> None:
     collection, date2num = need("matplotlib.collections").PolyCollection, need("matplotlib.dates").date2num
     bars = rows.bars
-    height = max(end for _, end in rows.node_rows.values())
+    row, spans = rows.lanes
+    height = max(end for _, end in spans.values())
     begin, end = (date2num(rows.clock(bars[name].to_numpy())) for name in ("start", "stop"))
-    low = height - 1 - bars["row"].to_numpy() + 0.06
+    low = height - 1 - row + 0.06
     corners = np.stack([np.column_stack(pair) for pair in ((begin, low), (end, low), (end, low + 0.88),
                                                            (begin, low + 0.88))], axis=1)  # fmt: skip
     fill = np.array([rows.colour.get(name, OTHER) for name in bars["type"]])
     bad = bars["bad"].to_numpy(dtype=bool)
     axis.add_collection(collection(corners, facecolors=fill, linewidths=0, rasterized=len(bars) > 5000))
     axis.add_collection(collection(corners[bad], facecolors="none", edgecolors=theme.text, linewidths=1))
-    ticks = {name: height - (first + last) / 2 for name, (first, last) in rows.node_rows.items()}
+    ticks = {name: height - (first + last) / 2 for name, (first, last) in spans.items()}
     shown = list(ticks)[:: -(-len(ticks) // 40)]
     axis.set_yticks([ticks[name] for name in shown], [_short(name) for name in shown], parse_math=False)
     axis.set_ylim(-0.4, height + 0.4)
     axis.grid(axis="y", visible=False)
-    _title(axis, theme, f"Tasks on node lanes{': failed ones are outlined' if bad.any() else ''}")
+    folded = ", several lanes to a row" if rows.folded else ""
+    _title(axis, theme, f"Tasks on node lanes{folded}{': failed ones are outlined' if bad.any() else ''}")
     _legend(axis, theme, {name: rows.colour[name] for name in rows.colour if (bars["type"] == name).any()})
 
 
