@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from jumper.report.plots import Plots
 
 Progress = Callable[[int, int], None]
+#: why a run's tables cannot be made where it is
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _TABLES = ("tasks.parquet", "parts.parquet", "events.parquet")
 
 
@@ -219,6 +222,8 @@ class Run:
 def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> Run:
     """Open a run directory; what is in its spool and not in its tables is merged first.
 
+    Where it cannot be written, or its disk is full, the tables are made in a temporary folder.
+
     Parameters
     ----------
     path : path
@@ -249,7 +254,11 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     if whole and not segments_changed(run, info):
         return Run(run.path, info)
     if os.access(run.path, os.W_OK):
-        return Run(run.path, _merge(run, run, info, progress))
+        try:
+            return Run(run.path, _merge(run, run, info, progress))
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
     apart = tempfile.TemporaryDirectory(prefix="jumper-run-")
     return Run(run.path, _merge(run, RunDirectory(apart.name), info, progress), apart)
 

@@ -176,6 +176,7 @@ def test_a_full_disk_does_not_stop_the_command(me: Runner) -> None:
         assert "blocks of samples were lost" in errors.decode() or "No space left" in errors.decode(), errors
         copy = me.folder / "copy"
         subprocess.run(["cp", "-r", str(out), str(copy)], check=True)
+        assert len(jumper.open_run(out).samples("process")) > 3, "it opens where it is all the same"
     finally:
         subprocess.run(["umount", str(small)], check=True)
     run = jumper.open_run(copy)
