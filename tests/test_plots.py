@@ -82,6 +82,12 @@ def test_a_hundred_thousand_values_are_drawn_by_their_quantiles() -> None:
     assert np.quantile(thinned, [0.25, 0.5, 0.75]) == pytest.approx(np.quantile(values, [0.25, 0.5, 0.75]), rel=2e-3)
 
 
+def test_groups_whose_long_names_differ_in_the_middle_are_not_one() -> None:
+    long = [f"{'align' * 4}_{number}_{'reads' * 4}" for number in (1, 2)]
+    shown = Plots(made.make(20, names=long, samples=False)).distribution().dframe()
+    assert shown["group"].nunique() == 2 and shown["group"].str.len().max() < 30
+
+
 def test_what_was_asked_for_lies_beside_what_was_used(run: made.Made) -> None:
     rows = Plots(run)._rows
     table = charts.asked_rows(rows, "memory").set_index("group")

@@ -5,6 +5,7 @@ They lie beside the rows of the timeline (:mod:`jumper.report.elements`) and loo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,11 +59,12 @@ def distribution(rows: RunRows, theme: Theme, column: str) -> Any | None:
     hv = holoviews()
     scale, unit = _scale(column, max(float(line.max()) for line in found.values()))
     drawn = {name: _thinned(line) / scale for name, line in reversed(found.items())}
+    labels = _labels(drawn)
     frame = pd.DataFrame({
-        "group": np.repeat([_label(name) for name in drawn], [len(line) for line in drawn.values()]),
+        "group": np.repeat(list(labels.values()), [len(line) for line in drawn.values()]),
         column: np.concatenate(list(drawn.values())),
     })  # fmt: skip
-    fills = {_label(name): rows.colour.get(name, OTHER) for name in drawn}
+    fills = {label: rows.colour.get(name, OTHER) for name, label in labels.items()}
     counts = sum(len(line) for line in found.values())
     top = max(float(line.max()) for line in drawn.values()) or 1.0
     title = f"{_word(column)} of {counts:,} attempts that succeeded, by group"
@@ -146,7 +148,7 @@ def asked_vs_used(rows: RunRows, theme: Theme, what: str) -> Any | None:
     title = f"{_word(used_of)}: used (lowest, median, highest), asked (|)"
     return _finish(
         hv.Overlay(layers), theme, len(table), title, xlabel=_axis(used_of, unit), ylabel="", ylim=(0, len(table)),
-        yticks=list(zip(row, map(_label, table["group"]), strict=True)), xlim=(0, 1.05 * top / scale),
+        yticks=list(zip(row, _labels(table["group"]).values(), strict=True)), xlim=(0, 1.05 * top / scale),
         show_legend=False,
     )  # fmt: skip
 
@@ -167,8 +169,13 @@ def _thinned(line: Floats) -> Floats:
     return np.asarray(np.quantile(line, np.linspace(0, 1, MOST_VALUES), method="nearest"), dtype="float64")
 
 
-def _label(name: str) -> str:
-    return plain(name if len(name) <= 24 else f"{name[:12]}…{name[-11:]}")
+def _labels(names: Iterable[str]) -> dict[str, str]:
+    """Return a label that fits beside the axis for each name, none of them twice."""
+    out: dict[str, str] = {}
+    for name in names:
+        label = plain(name if len(name) <= 24 else f"{name[:12]}…{name[-11:]}")
+        out[name] = f"{label} ({len(out) + 1})" if label in out.values() else label
+    return out
 
 
 def _scale(column: str, top: float) -> tuple[float, str]:
