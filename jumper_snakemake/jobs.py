@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 #: names of the batch systems' job ids in the environment of a job
@@ -70,13 +71,18 @@ def facts_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
         "kind": "snakemake",
         "wildcards": json.dumps(wildcards, ensure_ascii=False),
         "annotations": json.dumps(annotations, ensure_ascii=False),
-        "external_id": next((os.environ[name] for name in EXTERNAL_IDS if os.environ.get(name)), None),
+        "external_id": _external_id(),
         "pid": os.getpid(),
         "threads_asked": _number(arguments.get("threads")),
         "memory_asked_bytes": _bytes_asked(asked),
         "runtime_asked_s": _seconds_asked(asked),
         "input_bytes": _size(arguments.get("input") or ()),
     }
+
+
+@cache
+def _external_id() -> str | None:
+    return next((os.environ[name] for name in EXTERNAL_IDS if os.environ.get(name)), None)
 
 
 def _number(value: Any) -> int | None:
