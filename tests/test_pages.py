@@ -36,6 +36,9 @@ RUN_BY = {
     ("docs/collectors.md", "sh"): "tests/test_pages.py",
     ("docs/collectors.md", "c"): "tests/test_c_collectors.py",
     ("docs/collectors.md", "toml"): "tests/test_entry_points.py",
+    ("docs/compare.md", "python"): "tests/test_cli_advice.py",
+    ("docs/compare.md", "sh"): "tests/test_cli_advice.py",
+    ("docs/compare.md", "text"): "tests/test_cli_advice.py",
     ("docs/dask.md", "python"): "tests/dask/test_docs.py",
     ("docs/dask.md", "sh"): "tests/dask/test_preload.py",
     ("docs/dask.md", "yaml"): "tests/dask/test_config.py",
@@ -44,17 +47,24 @@ RUN_BY = {
     ("docs/findings.md", "python"): "tests/test_findings_docs.py",
     ("docs/findings.md", "sh"): "tests/test_findings_docs.py",
     ("docs/findings.md", "text"): "tests/test_findings_docs.py",
+    ("docs/gpu.md", "python"): "tests/gpu/test_docs.py",
+    ("docs/gpu.md", "sh"): "tests/gpu/test_docs.py",
+    ("docs/gpu.md", "yaml"): "tests/gpu/test_docs.py",
+    ("docs/notebooks.md", "python"): "tests/test_plots.py",
     ("docs/numbers.md", "python"): "tests/test_pages.py",
     ("docs/report.md", "sh"): "tests/test_pages.py",
     ("docs/run.md", "python"): "tests/test_pages.py",
     ("docs/segment.md", "json"): "tests/test_pages.py",
     ("docs/slurm.md", "python"): "tests/cluster/test_slurm_multinode.py",
+    ("docs/service.md", "python"): "tests/documents/test_pages.py",
+    ("docs/sessions.md", "python"): "tests/documents/test_pages.py",
     ("docs/slurm.md", "sh"): "tests/snakemake/test_slurm.py",
     ("docs/slurm.md", "yaml"): "tests/snakemake/test_slurm.py",
     ("docs/snakemake.md", "sh"): "tests/snakemake/test_docs.py",
     ("examples/c_collector/README.md", "sh"): "tests/test_c_collectors.py",
     ("examples/collector_package/README.md", "sh"): "tests/test_entry_points.py",
     ("examples/custom_collector/README.md", "sh"): "tests/test_pages.py",
+    ("examples/dask/README.md", "sh"): "tests/test_examples.py",
     ("examples/snakemake/README.md", "sh"): "tests/snakemake/test_example.py",
 }
 
@@ -100,7 +110,7 @@ def test_every_code_block_is_run_by_some_test() -> None:
     }
     assert {key for key in shown if key[1]} - set(RUN_BY) == set(), "name the test that runs it in RUN_BY"
     for (page, language), test in RUN_BY.items():
-        assert Path(page).name in (REPOSITORY / test).read_text(), f"{test} does not read the {language} of {page}"
+        assert Path(page).stem in (REPOSITORY / test).read_text(), f"{test} does not read the {language} of {page}"
 
 
 def test_the_files_that_the_pages_name_are_there() -> None:
