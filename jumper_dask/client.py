@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import pickle
 import sys
@@ -128,6 +129,17 @@ def _prepare(path: str | Path | None, run: str) -> Path:
     return folder
 
 
+def _prepare_region(path: str | Path | None, run: str) -> Path:
+    """Return the folder of a region, in which no run is yet: its tables would be replaced."""
+    if path is None:
+        numbered = (Path("jumper-runs") / f"{run}-{number}" for number in itertools.count(1))
+        path = next(folder for folder in numbered if not folder.exists())
+    folder = _prepare(path, run)
+    if (folder / "run.json").exists():
+        raise RunError(f"{folder} holds run {run} already, and a region is a run of its own; give another path")
+    return folder
+
+
 def _write_info(folder: Path, info: dict[str, Any]) -> None:
     run = RunDirectory(folder)
     before = run.read_info() if (folder / "run.json").exists() else {}
@@ -163,6 +175,7 @@ class Monitor:
         self.run: Run | None = None
         self._client = client
         self._path = path
+        self._folder: Path | None = None
         self._plugin = plugin
         self._timeout = timeout
         self._start_ns = 0
@@ -196,7 +209,7 @@ class Monitor:
         before = await self._client.scheduler.jumper_time()
         if not isinstance(before, dict):
             raise RunError("the scheduler has no collector: install jumper-workflows in its environment")
-        await asyncio.to_thread(_prepare, self._path, before["run"])
+        self._folder = await asyncio.to_thread(_prepare_region, self._path, before["run"])
         self._ours = not before["monitored"]
         if self._ours:
             await self._client.register_plugin(self._plugin)
@@ -206,7 +219,7 @@ class Monitor:
         stop_ns = (await self._client.scheduler.jumper_time())["time_ns"]
         if self._ours:
             await self._client.unregister_worker_plugin(self._plugin.name)
-        folder = await _fetch(self._client, self._path, self._timeout)
+        folder = await _fetch(self._client, self._folder, self._timeout)
         return folder, (self._start_ns, stop_ns)
 
 
@@ -238,7 +251,7 @@ def monitor(
     ----------
     client : distributed.Client
     path : path, optional
-        Folder of the run; default ``./jumper-runs/<run id>``.
+        Folder of the region's run, in which none is yet; default ``./jumper-runs/<run id>-<number>``.
     interval, collectors
         As for :class:`JumperPlugin`; without effect where the plugin is registered already.
     timeout : float, optional

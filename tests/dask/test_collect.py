@@ -12,6 +12,7 @@ from typing import Any
 import distributed
 import pytest
 
+import jumper
 import jumper_dask
 from jumper.schema.errors import RunError
 
@@ -48,6 +49,20 @@ def test_a_region_has_its_tasks_only_and_takes_its_plugin_back(kit: Any, tmp_pat
         with jumper_dask.monitor(client, path=tmp_path / "two", interval=0.2) as region:
             client.submit(kit.burn, 0.1, key="later").result()
         assert list(region.run.tasks.key) == ["later"]
+
+
+def test_a_region_never_takes_the_place_of_another(kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with kit.cluster(workers=1) as client:
+        regions = []
+        for key in ("first", "second"):
+            with jumper_dask.monitor(client) as region:
+                client.submit(kit.burn, 0.05, key=key).result()
+            regions.append(region.run)
+        refused = pytest.raises(RunError, match=r"holds run .* already, and a region is a run of its own")
+        with refused, jumper_dask.monitor(client, regions[0].path):
+            pytest.fail("the region began")
+    assert [list(jumper.open_run(run.path).tasks.key) for run in regions] == [["first"], ["second"]]
 
 
 def test_asynchronous_clients_await(kit: Any, tmp_path: Path) -> None:
