@@ -16,7 +16,7 @@ FONT = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', A
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colours of one theme: page, panels, text, lines, missing data, and the ramps of images and stacks."""
+    """Colours of one theme: page, panels, text, lines, missing data, and the ramp of images."""
 
     name: str
     background: str
@@ -29,19 +29,18 @@ class Theme:
     read: str
     write: str
     ramp: tuple[str, ...]
-    stack: tuple[str, ...]
     outside: str
 
 
 LIGHT = Theme(
     "light", "#f6f7f9", "#ffffff", "#1c2733", "#5c6b7e", "#e6eaf0", "#f4f6f9", "#f6d5c3", "#0072B2", "#D55E00",
     ("#edf1f6", "#bcd4ea", "#6aaad6", "#2a78b8", "#08427f"),
-    ("#2c4a6e", "#4a6d96", "#6b8fb8", "#8fadce", "#b1c7de", "#cfdcea", "#e0e7ef"), "#c3cbd6",
+    "#c3cbd6",
 )  # fmt: skip
 DARK = Theme(
     "dark", "#11161d", "#181f29", "#e3e8ef", "#93a0b1", "#2a3441", "#1d2631", "#5a3a2c", "#56B4E9", "#E8793A",
     ("#1d2733", "#1c4c77", "#2a86c4", "#79c3f5", "#e6f5ff"),
-    ("#a9c4e2", "#88a9cd", "#698eb8", "#5075a0", "#3c5d86", "#2f4a6c", "#273c57"), "#4a5666",
+    "#4a5666",
 )  # fmt: skip
 THEMES = {"light": LIGHT, "dark": DARK}
 
