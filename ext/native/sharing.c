@@ -198,13 +198,28 @@ static bool want(struct sharing *sharing, const struct process *process)
         sharing->wanted_capacity = capacity;
     }
     sharing->wanted[sharing->wanted_count++] =
-        (struct share){.pid = process->pid, .start = process->start, .rss = process->rss};
+        (struct share){.pid = process->pid, .start = process->start, .rss = process->rss, .sets = process->sets};
     return true;
+}
+
+/* Under the lock. A sweep is a sample of its own: who was in it may be gone at the next tick. */
+static void tell_sums(struct sharing *sharing, struct set *sets[], size_t set_count)
+{
+    for (size_t i = 0; i < set_count && sharing->told != sharing->sweep; i++) {
+        int64_t sum = 0;
+        for (size_t j = 0; j < sharing->done_count; j++)
+            if (sharing->done[j].known && (sharing->done[j].sets >> sets[i]->bit & 1))
+                sum += sharing->done[j].rollup.pss;
+        if (sets[i]->kind == TREE && sum > sets[i]->used_peak)
+            sets[i]->used_peak = sum;
+    }
+    sharing->told = sharing->sweep;
 }
 
 void sharing_exchange(struct sharing *sharing, struct set *sets[], size_t set_count)
 {
     pthread_mutex_lock(&sharing->lock);
+    tell_sums(sharing, sets, set_count);
     sharing->wanted_count = 0;
     for (size_t i = 0; i < set_count; i++) {
         if (sets[i]->kind != TREE)

@@ -12,6 +12,7 @@
 struct share {
     int pid;
     int64_t start, rss;
+    uint64_t sets; /* whose it was when the sweep was asked for; bits */
     struct rollup_fields rollup;
     bool known;
 };
@@ -27,6 +28,7 @@ struct sharing {
     size_t done_count;
     int64_t done_ns;
     unsigned sweep;       /* its number; 0: none yet */
+    unsigned told;        /* the last one whose sums the sets were told */
     int64_t cpu_ns;
 };
 
