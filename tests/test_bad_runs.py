@@ -57,6 +57,8 @@ def test_one_task_has_its_figures_and_no_distribution() -> None:
     run = made.make(1)
     seen = words(run)
     assert "1 task, none failed" in seen and "Duration" not in seen and charts.boxes(RunRows(run)) == []
+    assert "1 attempt on 1 node;" in seen
+    assert "Memory: allowed (tick)" in seen and "read: allowed 4.00 GiB" in seen, "nobody asked for it"
 
 
 def test_where_all_failed_the_first_sentence_says_what_failed() -> None:

@@ -64,3 +64,14 @@ def percent(part: float) -> str:
     ('37%', '<1%', '0%', '150%')
     """
     return "<1%" if 0 < part < 0.005 else f"{part:.0%}"
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things.
+
+    Examples
+    --------
+    >>> counted(1, "node"), counted(1200, "attempt")
+    ('1 node', '1,200 attempts')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

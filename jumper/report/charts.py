@@ -83,10 +83,12 @@ def asked_rows(rows: RunRows, what: str) -> pd.DataFrame:
     -------
     DataFrame
         ``group``, ``attempts``, ``lowest``, ``median``, ``highest`` (of the attempts that
-        succeeded), ``asked`` (median over all attempts of what was asked for, else allowed).
+        succeeded), ``asked`` (median over all attempts of what was asked for, else allowed),
+        ``word``: which of the two.
     """
     used_of, columns = ASKED[what]
     tasks = rows.run.tasks
+    words = np.where(floats(tasks, columns[0]) > 0, "asked", "allowed")
     asked = np.full(len(tasks), np.nan)
     for column in columns:
         more = floats(tasks, column)
@@ -96,8 +98,9 @@ def asked_rows(rows: RunRows, what: str) -> pd.DataFrame:
     for name, line in values(rows, used_of).items():
         known = asked[(names == name) & np.isfinite(asked)]
         if len(known):
-            table.append((name, len(line), line.min(), np.median(line), line.max(), np.median(known)))
-    frame = pd.DataFrame(table, columns=["group", "attempts", "lowest", "median", "highest", "asked"])
+            word = "asked" if "asked" in words[names == name] else "allowed"
+            table.append((name, len(line), line.min(), np.median(line), line.max(), np.median(known), word))
+    frame = pd.DataFrame(table, columns=["group", "attempts", "lowest", "median", "highest", "asked", "word"])
     waste = (frame["asked"] - frame["highest"]) * frame["attempts"]
     return frame.iloc[np.argsort(-waste.to_numpy(dtype=float), kind="stable")].reset_index(drop=True)
 

@@ -68,11 +68,14 @@ def asked(rows: RunRows) -> dict[str, Any] | None:
     if table.empty:
         return None
     top = float(table[["highest", "asked"]].to_numpy(dtype=float).max())
-    chart = _frame("Memory: asked for (tick) and highest peak (bar)", len(table), top, human_bytes, 1200, 130, 270)
+    bounds = " or ".join(word for word in ("asked for", "allowed") if (table["word"] == word.split()[0]).any())
+    chart = _frame(f"Memory: {bounds} (tick) and highest peak (bar)", len(table), top, human_bytes, 1200, 130, 270)
     x = chart["x"]
-    figures = zip(map(str, table["group"]), floats(table, "highest"), floats(table, "asked"), strict=True)
-    for number, (group, peak, bound) in enumerate(figures):
-        text = f"asked {human_bytes(bound)}, highest peak {human_bytes(peak)} ({percent(peak / bound)})"
+    figures = zip(
+        map(str, table["group"]), floats(table, "highest"), floats(table, "asked"), table["word"], strict=True
+    )
+    for number, (group, peak, bound, word) in enumerate(figures):
+        text = f"{word} {human_bytes(bound)}, highest peak {human_bytes(peak)} ({percent(peak / bound)})"
         chart["rows"].append({
             "label": _label(group), "y": TOP + ROW * number + ROW // 2, "colour": rows.colour.get(group, OTHER),
             "peak": x(peak), "box": x(peak) - chart["left"], "asked": x(bound),

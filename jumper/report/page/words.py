@@ -8,7 +8,7 @@ import numpy as np
 
 from jumper.analysis.tables import times
 from jumper.analysis.timeline import FAR_NS, OUTSIDE
-from jumper.analysis.units import digits, human_bytes, human_seconds, percent
+from jumper.analysis.units import counted, digits, human_bytes, human_seconds, percent
 from jumper.report.data import RunRows, Stack
 from jumper.report.elements import MOST_BARS
 from jumper.report.theme import Theme
@@ -66,7 +66,7 @@ def in_words(rows: RunRows) -> list[str]:
     """Return what each picture of the timeline shows as one sentence."""
     out = []
     if len(rows.bars):
-        out.append(f"Tasks: {len(rows.bars):,} attempts on {len(rows.node_rows):,} nodes; up to "
+        out.append(f"Tasks: {counted(len(rows.bars), 'attempt')} on {counted(len(rows.node_rows), 'node')}; up to "
                    f"{rows.running.max():.0f} at once, {int(rows.bars['bad'].sum()):,} failed or lost.")  # fmt: skip
     for title, stack, say in (("CPU", rows.cpu, _cores), ("Memory", rows.memory, human_bytes)):
         if stack is not None:
