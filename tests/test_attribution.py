@@ -356,6 +356,16 @@ def test_a_shell_around_a_command_does_not_make_its_mark_unsure() -> None:
     assert memory(row) == (100, "hwm", [])
 
 
+def test_a_mark_that_rose_about_a_task_is_the_bound_of_its_peak() -> None:
+    """It held 369 MiB for 0.2 s between two samples; the mark that tells is in the row after its end."""
+    seen = [tick(0, 100, hwm_max_bytes=150), tick(2, 223, hwm_max_bytes=223), tick(5, 100, hwm_max_bytes=369)]
+    row = row_of(dask(), seen)
+    assert memory(row) == (223, "rss", ["memory-estimated"])
+    assert row["rss_peak_upper_bytes"] == 369 * MIB
+    still = [tick(0, 100, hwm_max_bytes=369), tick(2, 223, hwm_max_bytes=369)]
+    assert memory(row_of(dask(), still)) == (223, "rss", [])
+
+
 def test_the_high_water_mark_between_the_boundaries_is_exact() -> None:
     row = row_of(dask(hwm_bytes=700 * MIB, flags=["shared"]), [tick(2, 300), tick(3, 500)])
     assert memory(row) == (700, "hwm", ["shared"])

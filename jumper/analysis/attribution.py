@@ -298,7 +298,7 @@ def _memory(row: Row, facts: Row, series: Series | None, window: tuple[int, int]
     """Peaks: high-water marks as far as the kernel keeps them, samples otherwise, and how sure that is."""
     usage = facts.get("rusage") or {}
     candidates: list[tuple[float, str, bool]] = []
-    seen = upper = 0.0
+    seen = upper = risen = 0.0
     if facts.get("hwm_bytes") is not None:
         candidates.append((float(facts["hwm_bytes"]), "hwm", False))
         upper = float(facts["hwm_bytes"])
@@ -320,6 +320,8 @@ def _memory(row: Row, facts: Row, series: Series | None, window: tuple[int, int]
         row["pss_peak_bytes"] = _whole(series.highest("pss_bytes", low, high))
         row["swap_peak_bytes"] = _whole(series.highest("swap_bytes", low, high))
         upper = max(upper, series.highest("hwm_bytes", inside, high) or 0.0)
+        if not whole and not marks:
+            upper = max(upper, risen := _risen(series, low, high))
     elif marks:
         row["rss_peak_bytes"] = _whole(max(marks))
     largest = float(usage.get("maxrss_bytes") or 0)
@@ -333,7 +335,7 @@ def _memory(row: Row, facts: Row, series: Series | None, window: tuple[int, int]
         return
     value, source, estimated = max(candidates, key=lambda candidate: (candidate[0], not candidate[2]))
     row["memory_peak_bytes"], row["memory_peak_source"] = int(value), source
-    bound = max(value, seen + (unseen or 0.0))
+    bound = max(value, seen + (unseen or 0.0), risen)
     evidence = max(float(row["rss_peak_bytes"] or 0), largest)
     if value > CLOSE * evidence + SLACK_BYTES:
         estimated = True  # a mark of one process, put on top of what the others had about then
@@ -379,6 +381,13 @@ def _may_be_more(series: Series, low: int, high: int, value: float) -> bool:
     unsure = np.nan_to_num(missing[low:high]) > 0
     let_pass = CLOSE * value + SLACK_BYTES + MAPPED_BYTES * (np.nan_to_num(count[low:high]) - 1)
     return bool((unsure & (np.nan_to_num(rss[low:high]) > let_pass)).any())
+
+
+def _risen(series: Series, low: int, high: int) -> float:
+    """Return the mark of a single process that rose about these rows, bytes: between two samples it held so much."""
+    before = series.last("hwm_max_bytes", 0, low)
+    after = series.last("hwm_max_bytes", 0, high + 1)  # what rose before the last row's end is in the next row
+    return after if before is not None and after is not None and after > before else 0.0
 
 
 def _unseen_bytes(series: Series | None) -> float | None:
