@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from jumper.analysis import attribution
+from jumper.analysis import peaks
 from jumper.analysis.attribution import attribute
 from jumper.store.clocks import Clock
 from jumper.store.merge import Merged
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 @pytest.fixture(autouse=True)
 def pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a fault touch 4 KiB, whatever this machine does."""
-    monkeypatch.setattr(attribution, "_fault_bytes", lambda: SMALL_PAGES)
+    monkeypatch.setattr(peaks, "_fault_bytes", lambda: SMALL_PAGES)
 
 
 def record(event: str, at_s: float, **more: Any) -> Row:
