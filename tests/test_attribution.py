@@ -364,6 +364,8 @@ def test_a_mark_that_rose_about_a_task_is_the_bound_of_its_peak() -> None:
     assert row["rss_peak_upper_bytes"] == 369 * MIB
     still = [tick(0, 100, hwm_max_bytes=369), tick(2, 223, hwm_max_bytes=369)]
     assert memory(row_of(dask(), still)) == (223, "rss", [])
+    grows = [*seen[:2], tick(5, 400, hwm_max_bytes=400)]
+    assert memory(row_of(dask(), grows)) == (223, "rss", []), "it has that since, for all we know"
 
 
 def test_the_high_water_mark_between_the_boundaries_is_exact() -> None:

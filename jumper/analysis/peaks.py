@@ -121,8 +121,11 @@ def _may_be_more(series: Series, low: int, high: int, value: float) -> bool:
 def _risen(series: Series, low: int, high: int) -> float:
     """Return the mark of a single process that rose about these rows, bytes: between two samples it held so much."""
     before = series.last("hwm_max_bytes", 0, low)
-    after = series.last("hwm_max_bytes", 0, high + 1)  # what rose before the last row's end is in the next row
-    return after if before is not None and after is not None and after > before else 0.0
+    after = series.last("hwm_max_bytes", 0, high + 1)  # what rose between the last row and the end is in the next one
+    if before is None or after is None or after <= before:
+        return 0.0
+    grown = series.last("rss_bytes", high, high + 1) or 0.0  # what it holds then, it may have got after the end
+    return after if after > CLOSE * grown + SLACK_BYTES else 0.0
 
 
 def _unseen_bytes(series: Series | None) -> float | None:

@@ -99,6 +99,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     allowed = shutil.which("unshare") and subprocess.run([*apart, "true"], capture_output=True).returncode == 0
     programs = {"conda": CONDA.format(prefix=base), "activate": ACTIVATE}
     programs["apptainer"] = APPTAINER.format(apart=" ".join(apart) if allowed else "")
+    programs["singularity"] = programs["apptainer"]  # what releases up to 9.15 ask for
     for name, text in programs.items():
         (base / "bin" / name).write_text(text)
         (base / "bin" / name).chmod(0o755)

@@ -104,7 +104,8 @@ def test_python_of_a_rule_has_its_own_cost_and_its_childrens(truth: Workflow) ->
     assert said > 0.8
     assert cpu(task["cpu_s"], said)
     assert close(benchmark(truth, "python")["cpu_time"], float(task["cpu_s"]), 0, 0.006)  # type: ignore[arg-type]
-    assert list(task["flags"]) == []  # type: ignore[call-overload]
+    # its children of 9 MB may be there before it is known what they share
+    assert set(task["flags"]) <= {"memory-estimated"}  # type: ignore[call-overload]
     assert task["memory_peak_bytes"] >= task["rss_start_bytes"] > 30 * MIB  # type: ignore[operator]
 
 
