@@ -52,7 +52,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 def test_a_session_as_it_is_typed(shell: Shell, tmp_path: Path) -> None:
     assert "CPUs, memory up to" in shell.run("%perfmonitor_resources")
     assert shell.run("%perfmonitor_start 0.05 --monitor thread") == ""
-    shell.run("import time\nheld = bytearray(b'x') * (100 << 20)\ndel held")
+    shell.run("import time\nheld = bytearray(b'x') * (100 << 20)\ntime.sleep(0.5)\ndel held")
     shell.run("until = time.thread_time() + 0.3\nwhile time.thread_time() < until: pass")
     report = shell.run("%perfmonitor_perfreport --text")
     assert report.startswith("Performance of ") and "4 cells" in report
