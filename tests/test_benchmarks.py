@@ -35,7 +35,13 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", command.BENCHMARKS)
+#: those that start many interpreters or a browser even for a tiny round
+LONG = ("snakemake", "dask-tasks", "dask-scheduler", "report")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in command.BENCHMARKS]
+)
 def test_each_runs_and_gives_its_rows(name: str) -> None:
     if not native_built():
         pytest.skip("the native engine is not built")
