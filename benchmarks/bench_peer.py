@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.bench_tick import HOT, NEVER_S, settle
 from benchmarks.measuring import HERE, NotPossible, Row, Size, compiled, program, row
-from benchmarks.watched import engine, tree
+from benchmarks.watched import engine, floor, tree
 
 PEER = "jumper-extension==0.4.1"
 #: what its thread monitor imports
@@ -26,51 +26,59 @@ PLACE = HERE.parent / "build" / "bench-peer"
 #: shorter than a tick takes, so that it ticks back to back
 SHORT = "0.00001"
 
-Series = tuple[list[float], list[float]]
+#: CPU us a tick: ours, the bare C loop's, theirs
+Series = tuple[list[float], list[float], list[float]]
 
 
 def peers(size: Size) -> Iterator[Row]:
     """Yield the rows of jumper against both monitors."""
     for count in size.trees:
         for backend, measure, least in (("thread", _thread, 30), ("native_c", _native, 5)):
-            name = f"tick, {count} processes, {HOT}: {PEER.replace('==', ' ')} {backend}"
+            peer = f"{PEER.replace('==', ' ')} {backend}"
+            name = f"tick, {count} processes, {HOT}: {peer}"
             try:
-                ours, theirs = measure(size, count)
+                ours, bare, theirs = measure(size, count)
             except NotPossible as error:
                 yield Row(name, "", "", f"not measured: {error}", f"at least {least} times cheaper")
             else:
                 yield row(name, ours, theirs, " us", least=least)
+                beside = row("", bare, theirs, " us", least=least)
+                yield Row(f"the bare C loop in our place, {count} processes: {peer}", beside.ours, beside.against,
+                          beside.ratio, "")  # fmt: skip
 
 
 def _thread(size: Size, count: int) -> Series:
     python = environment(size)
     spawn = compiled("spawn")
     command: list[str | Path] = [python, HERE / "peer_side.py", packages(python), spawn, str(count), str(own_uid())]
-    ours, theirs = [], []
+    ours, bares, theirs = [], [], []
     with program(command) as (to, answers, _):
         answer = answers.readline()
         if not answer:
             raise NotPossible("its thread monitor does not start")
-        with engine(json.loads(answer)["tree"], NEVER_S) as native:
+        pid = json.loads(answer)["tree"]
+        with engine(pid, NEVER_S) as native, floor(pid) as bare:
             settle()
             for _ in range(size.rounds):
                 ours.append(native.hot(size.passes))
+                bares.append(bare.hot(size.passes))
                 to.write(f"{max(1, size.passes // 10)}\n".encode())
                 to.flush()
                 theirs.append(float(answers.readline()))
-    return ours, theirs
+    return ours, bares, theirs
 
 
 def _native(size: Size, count: int) -> Series:
     uid = own_uid()
     binary = collector(environment(size))
-    ours, theirs = [], []
-    with tree(count, uid=uid) as watched, engine(watched.pid, NEVER_S) as native:
+    ours, bares, theirs = [], [], []
+    with tree(count, uid=uid) as watched, engine(watched.pid, NEVER_S) as native, floor(watched.pid) as bare:
         settle()
         for _ in range(size.rounds):
             ours.append(native.hot(size.passes))
+            bares.append(bare.hot(size.passes))
             theirs.append(_native_hot(binary, watched.pid, uid, size.passes))
-    return ours, theirs
+    return ours, bares, theirs
 
 
 def _native_hot(binary: Path, pid: int, uid: int, passes: int) -> float:
