@@ -19,7 +19,7 @@ HUNGRY = f"""
 rule hungry:
     output: "hungry.txt"
     # it is struck, not Snakemake, which may hold as much when the limit is reached
-    shell: "echo 1000 > /proc/self/oom_score_adj; {sys.executable} -Sc 'held = bytearray(800 * 10**6)'; touch {{output}}"
+    shell: "echo 1000 > /proc/self/oom_score_adj; {sys.executable} -Sc 'held = bytearray(8 * 10**8)'; touch {{output}}"
 rule wrong:
     output: "wrong.txt"
     shell: "kill -9 $$"
