@@ -236,7 +236,8 @@ static size_t admit(struct forks *forks, struct table *table, struct set *sets[]
     return found;
 }
 
-static void look_again(int pid, unsigned char tries, unsigned char most, int *absent, unsigned char *counts, size_t *count)
+static void look_again(int pid, unsigned char tries, unsigned char most, int *absent, unsigned char *counts,
+                       size_t *count)
 {
     if (tries <= most && *count < MOST_ABSENT) {
         absent[*count] = pid;

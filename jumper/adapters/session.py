@@ -45,8 +45,7 @@ class _File(msgspec.Struct):
     rows: int | None = None
 
 
-class _Node(msgspec.Struct):
-    node: str
+class _Hardware(msgspec.Struct, kw_only=True):
     num_cpus: int = 0
     num_system_cpus: int = 0
     num_gpus: int = 0
@@ -54,22 +53,19 @@ class _Node(msgspec.Struct):
     gpu_name: str = ""
     memory_limits: dict[str, float] = {}
     cpu_handles: list[int] = []
+
+
+class _Node(_Hardware, kw_only=True):
+    node: str
     files: dict[str, _File] = {}
 
 
-class _Monitor(msgspec.Struct):
+class _Monitor(_Hardware, kw_only=True):
     interval: float = 1.0
     start_time: float | None = None
     stop_time: float | None = None
     wallclock_start_time: float | None = None
     wallclock_stop_time: float | None = None
-    num_cpus: int = 0
-    num_system_cpus: int = 0
-    num_gpus: int = 0
-    gpu_memory: float = 0.0
-    gpu_name: str = ""
-    memory_limits: dict[str, float] = {}
-    cpu_handles: list[int] = []
     pid: int | None = None
     uid: int | None = None
     slurm_job: str | int | None = None
@@ -217,8 +213,7 @@ def _contents(facts: dict[str, Any], nodes: Any, cells: CellHistory) -> Iterator
 
 
 def _hardware(info: Any) -> dict[str, Any]:
-    known = ("num_cpus", "num_system_cpus", "num_gpus", "gpu_memory", "gpu_name", "memory_limits", "cpu_handles")
-    return {name: getattr(info, name) for name in known}
+    return {name: getattr(info, name) for name in _Hardware.__struct_fields__}
 
 
 def _csv(frame: pd.DataFrame) -> bytes:
@@ -301,8 +296,7 @@ def _of_the_other_package(facts: _Monitor, read: Read) -> _Node:
         with contextlib.suppress(FileNotFoundError):
             read(f"perf_{level}.csv")
             files[level] = _File(f"perf_{level}.csv")
-    shared = {name: getattr(facts, name) for name in _Node.__struct_fields__ if hasattr(facts, name)}
-    return _Node(node="local", files=files, **shared)
+    return _Node(node="local", files=files, **{name: getattr(facts, name) for name in _Hardware.__struct_fields__})
 
 
 def _samples(source: Path, read: Read, entry: _File) -> pd.DataFrame:
