@@ -127,6 +127,9 @@ static void gather(struct sessions *sessions, const struct table *table, struct 
             sessions->by_environment |= UINT64_C(1) << sets[i]->bit;
         for (int j = 0; j < sets[i]->parent_count; j++)
             add_session(sessions, getsid(sets[i]->parents[j]));
+        for (unsigned j = 0; j < sets[i]->made_count && j < MOST_MADE; j++)
+            if (getsid(sets[i]->made[j]) < 0)
+                add_session(sessions, sets[i]->made[j]);
     }
     for (size_t i = 0; i < table->count; i++)
         add_session(sessions, table->order[i]->session);
@@ -163,7 +166,7 @@ static bool is_process(struct table *table, int pid)
 
 /* A process that may be let in; its environment is read once for all sets that ask for it. */
 struct candidate {
-    int pid, ppid;
+    int pid, ppid, session;
     bool environ_read;
     const char *environ;
     size_t environ_size;
@@ -210,16 +213,16 @@ static bool wants(const struct set *set, struct table *table, struct candidate *
     const struct process *parent = table_find(table, who->ppid);
     if (parent != NULL && (parent->sets >> set->bit & 1))
         return true;
-    return among(who->ppid, set->parents, (size_t)set->parent_count) ||
+    return among(who->ppid, set->parents, (size_t)set->parent_count) || set_made_session(set, table, who->session) ||
            (set->tag[0] && tagged(table, who, set->tag));
 }
 
 /* Let a process into every set that wants it; returns into how many. */
 static size_t admit(struct forks *forks, struct table *table, struct set *sets[], size_t set_count, int pid, int ppid,
-                    int64_t now, bool scanning)
+                    int session, int64_t now, bool scanning)
 {
     size_t found = 0;
-    struct candidate who = {.pid = pid, .ppid = ppid};
+    struct candidate who = {.pid = pid, .ppid = ppid, .session = session};
     if (among(pid, forks->exclude, forks->exclude_count))
         return 0;
     for (size_t i = 0; i < set_count; i++) {
@@ -266,7 +269,7 @@ static size_t look_at_new(struct forks *forks, struct table *table, struct set *
             look_again(pid, tries + 1, RETRIES, absent, counts, &count);
             continue;
         }
-        size_t more = admit(forks, table, sets, set_count, pid, (int)stat.ppid, now, false);
+        size_t more = admit(forks, table, sets, set_count, pid, (int)stat.ppid, (int)stat.session, now, false);
         found += more;
         if (more > 0)
             add_session(&sessions, (int)stat.session);
@@ -307,7 +310,8 @@ static size_t scan(struct forks *forks, struct table *table, struct set *sets[],
             if (pid <= 0 || is_stranger(forks, pid) || (known == NULL && !read_stat(table, pid, &stat)))
                 continue;
             int ppid = known != NULL ? known->ppid : (int)stat.ppid;
-            size_t more = admit(forks, table, sets, set_count, pid, ppid, now, true);
+            int in = known != NULL ? known->session : (int)stat.session;
+            size_t more = admit(forks, table, sets, set_count, pid, ppid, in, now, true);
             found += more;
             if (known == NULL && more == 0 && !owners && stat.start < old)
                 set_stranger(forks, pid, true);

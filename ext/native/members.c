@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Passes that a parent gets to collect a child before it counts as never collected. */
 enum { PATIENCE = 3 };
@@ -71,6 +72,19 @@ bool set_admit(struct set *set, struct process *process, int64_t now)
     return true;
 }
 
+bool set_made_session(const struct set *set, const struct table *table, int session)
+{
+    if (set->kind != TREE || session == set->root)
+        return false;
+    const struct process *leader = table_find(table, session);
+    if (leader != NULL && (leader->sets >> set->bit & 1)) /* no other made it: a session keeps its number from being */
+        return true;                                      /* given out, and its maker may not have been read since */
+    for (unsigned i = 0; i < set->made_count && i < MOST_MADE; i++)
+        if (set->made[i] == session)
+            return getsid(session) < 0; /* who has the number now is another process, and the session is over */
+    return false;
+}
+
 static void total_of(const struct member *member, int64_t out[WIDTH])
 {
     for (int i = 0; i < WIDTH; i++)
@@ -101,6 +115,8 @@ static void bury(struct set *set, struct member *member)
 {
     struct process *process = member->process;
     int64_t used[WIDTH];
+    if (process->session == process->pid && process->pid != set->root)
+        set->made[set->made_count++ % MOST_MADE] = process->session;
     collect(member);
     total_of(member, used);
     struct member *parent = process->ppid != process->pid ? member_of(set, process->ppid) : NULL;

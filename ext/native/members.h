@@ -8,7 +8,7 @@ enum set_kind { TREE, OWNER };
 /* The most that a set had: CPU in ns; RSS, memory, PSS, the largest mark of a single process in bytes; UNKNOWN where
  * nothing was seen. */
 enum most { MOST_CPU, MOST_RSS, MOST_USED, MOST_PSS, MOST_HWM, MOST_WIDTH };
-enum { MOST_SETS = 64, MOST_EXCLUDED = 16, MOST_TAG = 256 };
+enum { MOST_SETS = 64, MOST_EXCLUDED = 16, MOST_TAG = 256, MOST_MADE = 64 };
 
 struct member {
     struct process *process;
@@ -34,6 +34,8 @@ struct set {
     int bit, stream; /* bit: its place in the engine and in process.sets */
     int root;                            /* TREE: the target */
     int parents[MOST_EXCLUDED], parent_count; /* TREE: whose children belong though they do not */
+    int made[MOST_MADE];                 /* TREE: sessions that members made who are gone now; the latest */
+    unsigned made_count;
     unsigned uid;                        /* OWNER */
     char tag[MOST_TAG];                  /* NAME=value in the environment; TREE: also belongs; OWNER: must have */
     int64_t longest_step;
@@ -49,6 +51,8 @@ struct set {
 
 /* Become a member; false where it is one already or there is no memory. */
 bool set_admit(struct set *set, struct process *process, int64_t now);
+/* Whether a member other than the root made this session: who is in it descends from that member. */
+bool set_made_session(const struct set *set, const struct table *table, int session);
 /* Account those that are gone and give the totals; parents first in `members`. */
 void set_settle(struct set *set);
 /* Note memory as it is now; between rows too. */

@@ -59,12 +59,12 @@ class Process:
 
     __slots__ = (
         "absorbed", "age", "anon", "cminflt", "comm", "dead", "exec_stack", "hwm", "hwm_told", "io_fd", "io_ok",
-        "minflt", "own", "pending", "pid", "ppid", "reads", "rss", "start", "state", "swap", "threads",
+        "minflt", "own", "pending", "pid", "ppid", "reads", "rss", "session", "start", "state", "swap", "threads",
     )  # fmt: skip
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.ppid = 0
+        self.ppid = self.session = 0
         self.start = 0
         self.state = "?"
         self.comm = ""
@@ -94,6 +94,7 @@ class Process:
         user, system = stat.utime * TICK_NS, stat.stime * TICK_NS
         self.start, self.ppid, self.state, self.threads = stat.start, stat.ppid, stat.state, stat.threads
         self.comm = stat.comm.decode("utf-8", "replace")
+        self.session = stat.session
         self.exec_stack = stat.stack
         self.cminflt = stat.cminflt
         self.own[:3] = (clock if clock is not None else user + system, user, system)

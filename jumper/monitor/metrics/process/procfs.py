@@ -34,6 +34,7 @@ class Stat(NamedTuple):
     ======== ============================================ =====
     state    R, S, D, Z, T, ...                           3
     ppid     parent                                       4
+    session  session; its number is its maker's pid       6
     flags    of the kernel                                9
     minflt   page faults without I/O                      10
     cminflt  those of waited-for children                 11
@@ -59,6 +60,7 @@ class Stat(NamedTuple):
     cminflt: int
     stack: int
     flags: int
+    session: int
 
 
 class Status(NamedTuple):
@@ -124,6 +126,7 @@ def parse_stat(data: bytes) -> Stat:
         cminflt=int(rest[8]),
         stack=int(rest[25]),
         flags=int(rest[6]),
+        session=int(rest[3]),
     )
 
 

@@ -1,6 +1,7 @@
 """Who belongs to a target: its descendants, also those that fork while we look or lose their parent.
 
-A process seen once stays watched by (pid, start time) when it is reparented. A
+A process seen once stays watched by (pid, start time) when it is reparented; one
+that lost its parent first is known by its session, where a member made that. A
 cheap look at the last pid tells whether anything forked at all; it is probed at
 the start, and a full scan happens every ten seconds regardless, because
 containers hide or fake the cheap source.
@@ -11,10 +12,11 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Collection
 
 from jumper.monitor.metrics.process.ledger import OwnProcess, Process
-from jumper.monitor.metrics.process.procfs import FORKED_ONLY, ProcFS
+from jumper.monitor.metrics.process.procfs import FORKED_ONLY, ProcFS, Stat
 
 FULL_SCAN_S = 10.0
 #: more new pids than this in one look, and one scan of /proc is cheaper
@@ -23,6 +25,8 @@ SPAN = 2000
 RETRIES = 3
 #: so often where a tag is looked for and a process has forked, but not exec'ed: its environment is not its own
 RETRIES_FORKED = 250
+#: so many sessions are remembered whose makers are gone
+SESSIONS = 64
 
 
 def last_pid_is_ours(fs: ProcFS) -> bool:
@@ -81,6 +85,7 @@ class Tree:
         self._absent: dict[int, int] = {}
         self._next_scan = 0.0
         self._strangers: set[int] = set()
+        self._made: deque[int] = deque(maxlen=SESSIONS)
         self._admit(root)
 
     @property
@@ -105,10 +110,19 @@ class Tree:
         gone = [process for process in self.members.values() if not process.read(self.fs, self.members)]
         for process in gone:
             del self.members[process.pid]
+            if process.session == process.pid != self.root:
+                self._made.append(process.pid)
         return gone
 
-    def _belongs(self, ppid: int) -> bool:
-        return ppid in self.members or ppid in self.parents
+    def _belongs(self, stat: Stat) -> bool:
+        return stat.ppid in self.members or stat.ppid in self.parents or self._made_session(stat.session)
+
+    def _made_session(self, session: int) -> bool:
+        """Return whether a member other than the root made this session: who is in it descends from that member."""
+        if session == self.root:
+            return False
+        # a session keeps its number from being given out: who has it now is its maker, or it is over
+        return session in self.members or (session in self._made and self.fs.stat(session) is None)
 
     def _admit(self, pid: int) -> Process | None:
         if pid in self.exclude:
@@ -135,7 +149,7 @@ class Tree:
                 continue
             if stat.ppid in again:  # its parent is not visible yet
                 again[pid] = self._absent.get(pid, 0) + 1
-            ours = self._belongs(stat.ppid) or (self.tag is not None and self.fs.tagged(pid, self.tag))
+            ours = self._belongs(stat) or (self.tag is not None and self.fs.tagged(pid, self.tag))
             if not ours and not self.root and stat.flags & FORKED_ONLY:
                 forked[pid] = self._absent.get(pid, 0) + 1
             if not ours or not self._is_process(pid):
@@ -152,26 +166,26 @@ class Tree:
 
     def _scan(self, now: float) -> list[Process]:
         self._next_scan = now + FULL_SCAN_S
-        parents: dict[int, int] = {}
+        others: dict[int, Stat] = {}
         forked: set[int] = set()
         for pid in self.fs.pids():
             if pid in self.members or pid in self.exclude or pid in self.parents:
                 continue
             if (stat := self.fs.stat(pid)) is not None:
-                parents[pid] = stat.ppid
+                others[pid] = stat
                 if stat.flags & FORKED_ONLY:
                     forked.add(pid)
         found: list[Process] = []
         grown = True
         while grown:
             grown = False
-            for pid, ppid in list(parents.items()):
-                if self._belongs(ppid) or self._is_tagged(pid):
-                    del parents[pid]
+            for pid, stat in list(others.items()):
+                if self._belongs(stat) or self._is_tagged(pid):
+                    del others[pid]
                     if (process := self._admit(pid)) is not None:
                         found.append(process)
                         grown = True
-        self._strangers &= parents.keys() - forked
+        self._strangers &= others.keys() - forked
         return found
 
     def _is_tagged(self, pid: int) -> bool:
