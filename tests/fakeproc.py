@@ -19,6 +19,7 @@ class Numbers:
     """What the files of one process say; CPU in clock ticks, memory in MiB, I/O in bytes."""
 
     ppid: int = 1
+    session: int = 1
     state: str = "S"
     user: int = 0
     system: int = 0
@@ -56,7 +57,7 @@ class FakeProc:
         folder = self.root / str(pid)
         folder.mkdir(parents=True, exist_ok=True)
         fields = [0] * 49
-        fields[0], fields[6], fields[7] = n.ppid, n.minflt, n.cminflt
+        fields[0], fields[2], fields[6], fields[7] = n.ppid, n.session, n.minflt, n.cminflt
         fields[10:14] = [n.user, n.system, n.dead_user, n.dead_system]
         fields[16], fields[18], fields[24] = n.threads, n.start, n.stack
         (folder / "stat").write_text(f"{pid} ({n.comm}) {n.state} {' '.join(map(str, fields))}\n")

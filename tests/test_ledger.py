@@ -107,6 +107,34 @@ def test_a_whole_branch_that_is_gone_comes_with_the_grandparents_wait(proc: Fake
         assert (cpu_s(counters), counters["lost_cpu_ns"]) == (3.0, 0)
 
 
+@pytest.mark.parametrize("maker_is_left", [True, False])
+def test_who_lost_its_parent_unseen_is_known_by_the_session_that_a_member_made(
+    proc: FakeProc, maker_is_left: bool
+) -> None:
+    proc.put(11, ppid=10, session=11, user=SECOND)
+    watched = source(proc)
+    if not maker_is_left:
+        watched.update()
+        proc.drop(11)
+        watched.update()
+    proc.put(12, ppid=1, session=11, user=2 * SECOND)
+    proc.put(13, ppid=1, session=10, user=4 * SECOND)  # the root's own session has others in it
+    rescan(watched)
+    assert cpu_s(watched.update()) == 3.0
+
+
+def test_a_session_is_over_when_another_process_has_its_number(proc: FakeProc) -> None:
+    proc.put(11, ppid=10, session=11, user=SECOND)
+    watched = source(proc)
+    watched.update()
+    proc.drop(11)
+    watched.update()
+    proc.put(11, ppid=1, session=11, start=500, user=2 * SECOND)
+    proc.put(12, ppid=1, session=11, start=501, user=4 * SECOND)
+    rescan(watched)
+    assert cpu_s(watched.update()) == 1.0
+
+
 def test_an_orphan_is_kept_when_it_is_gone(proc: FakeProc) -> None:
     proc.put(11, ppid=10, user=SECOND)
     proc.put(12, ppid=11, user=2 * SECOND, start=101)
