@@ -278,8 +278,12 @@ def test_a_node_is_called_slow_by_chance_in_less_than_one_run_of_a_hundred() -> 
 
 @pytest.mark.parametrize(
     ("starts", "expected"),
-    [([100, 110, 120, 130, 140, 150], ["leaky"]), ([100, 101, 100, 102, 100, 101], [])],
-    ids=["it stays", "it is given back before the next one"],
+    [
+        ([100, 110, 120, 130, 140, 150], ["leaky"]),
+        ([100, 101, 100, 102, 100, 101], []),
+        ([1000, 1010, 1020, 1030, 1040, 1050], []),
+    ],
+    ids=["it stays", "it is given back before the next one", "a twentieth of what the worker had"],
 )
 def test_memory_that_each_attempt_leaves_behind_is_found_where_it_stays(starts: list[int], expected: list[str]) -> None:
     run = made.make_command()

@@ -15,6 +15,7 @@ from jumper.analysis.findings.thresholds import (
     FAR,
     KEPT,
     LEAK_BYTES,
+    LEAK_PART,
     NEAR,
     PAUSED,
     SWAP_BYTES,
@@ -102,7 +103,8 @@ def leaks(view: View) -> Iterator[Finding]:
         high=("start", "last"),
     )
     found["left"] -= found["last"]
-    stays = (found["count"] >= ENOUGH) & (found["left"] > 0) & (found["high"] - found["low"] >= KEPT * found["left"])
+    much = (found["left"] > 0) & (found["left"] >= LEAK_PART * found["low"])
+    stays = (found["count"] >= ENOUGH) & much & (found["high"] - found["low"] >= KEPT * found["left"])
     found["count"] -= 1
     for group, row in found[stays].groupby("group", sort=True)[["left", "count"]].sum().iterrows():
         each, count = float(row["left"] / row["count"]), int(row["count"])

@@ -45,6 +45,7 @@ NEAR = Threshold(0.95, "memory-near, killed", "of what was asked or allowed", "a
 PAUSED = Threshold(0.8, "memory-near", "of a Dask worker's limit", "from here on Dask pauses a worker")
 FAR = Threshold(0.5, "memory-far", "of what was asked", "what is needed, with its margin, is at most this")
 LEAK_BYTES = Threshold(1 << 20, "leak", "B an attempt", "a group leaves memory behind from here on")
+LEAK_PART = Threshold(0.1, "leak", "of its worker's memory before the first", "and so much in all from here on")
 KEPT = Threshold(0.5, "leak", "of what was left", "so much of it is still there in the end")
 SWAP_BYTES = Threshold(64 << 20, "swapping", "B", "an attempt swapped from here on")
 SWAP_PART = Threshold(0.05, "swapping", "of the memory peak", "and from here on")
