@@ -65,7 +65,8 @@ def run_demo(output: Path | None, console: Console) -> Path:
         distributed.LocalCluster(
             n_workers=WORKERS,
             threads_per_worker=THREADS,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             local_directory=scratch,
             silence_logs=logging.CRITICAL,
         ) as cluster,
