@@ -53,6 +53,9 @@ class Meter:
         self._open = True
         try:
             return await Steps(self.spec(data), self)
+        except BaseException as error:
+            leave_out(error)
+            raise
         finally:
             self._open = False
             attempt.base, attempt.end = Reading(0), Reading(self._state[0])
@@ -87,6 +90,18 @@ class Meter:
             loop.set_task_factory(outer)
 
 
+def leave_out(error: BaseException, frames: int = 1) -> None:
+    """Take the calling frame, and what of ours it called, out of the traceback of what it raises again.
+
+    Raising again by a bare ``raise`` notes a frame no second time (``RERAISE`` in CPython's Python/bytecodes.c), so
+    that a user sees the same traceback with us and without.
+    """
+    traceback = error.__traceback__
+    for _ in range(frames):
+        traceback = traceback and traceback.tb_next
+    error.__traceback__ = traceback
+
+
 class Steps(Coroutine[Any, Any, Any]):
     """A coroutine that is driven step by step, each on its account."""
 
@@ -101,15 +116,27 @@ class Steps(Coroutine[Any, Any, Any]):
         return self
 
     def __next__(self) -> Any:
-        return self.send(None)
+        try:
+            return self._meter.step(self._coroutine.send, None)
+        except BaseException as error:
+            leave_out(error, 2)
+            raise
 
     def send(self, value: Any) -> Any:
         """Go on with a value."""
-        return self._meter.step(self._coroutine.send, value)
+        try:
+            return self._meter.step(self._coroutine.send, value)
+        except BaseException as error:
+            leave_out(error, 2)
+            raise
 
-    def throw(self, *error: Any) -> Any:
+    def throw(self, *thrown: Any) -> Any:
         """Go on with an exception."""
-        return self._meter.step(self._coroutine.throw, *error)
+        try:
+            return self._meter.step(self._coroutine.throw, *thrown)
+        except BaseException as error:
+            leave_out(error, 2)
+            raise
 
     def close(self) -> None:
         """End it."""

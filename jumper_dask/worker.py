@@ -15,7 +15,7 @@ from typing import Any
 
 from jumper.utilities import node_name
 from jumper_dask import _compat, boundaries
-from jumper_dask.coroutines import Meter
+from jumper_dask.coroutines import Meter, leave_out
 from jumper_dask.plugin import CollectorPlugin
 from jumper_dask.site import Site
 
@@ -165,6 +165,7 @@ class WorkerSide:
             try:
                 result = function(*arguments, **keywords)
             except BaseException as error:
+                leave_out(error)
                 self.end("failed", f"{type(error).__name__}: {error}"[:300])
                 raise
             self.end()
@@ -229,6 +230,9 @@ class Call:
             trouble(error)
         try:
             return spec(data)
+        except BaseException as error:
+            leave_out(error)
+            raise
         finally:
             try:
                 ledger.end()
