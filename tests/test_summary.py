@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jumper.analysis import lanes, rates, summary, tables, timeline
+from jumper.analysis import busy, lanes, rates, summary, tables, timeline
 from jumper.report import terminal
 from jumper.schema.errors import JumperError
 from tests import made
@@ -55,7 +55,7 @@ def test_attempts_on_one_lane_never_overlap(spans: list[tuple[int, int]]) -> Non
 
 def test_the_area_of_each_group_is_the_cpu_of_its_attempts(run: made.Made) -> None:
     grid = timeline.make_grid(*(timeline.span_of(run) or (0, 1)))
-    area = {name: line.sum() * grid.width_s for name, line in timeline.cpu_by_group(run, grid, 1.0).items()}
+    area = {name: line.sum() * grid.width_s for name, line in busy.cpu_by_group(run, grid, 1.0).items()}
     truth = run.tasks.groupby("group")["cpu_s"].sum().to_dict()
     seconds = (grid.stop_ns - grid.start_ns) / 1e9
     assert area.pop(timeline.OUTSIDE) == pytest.approx(4 * 0.02 * seconds, rel=1e-6)
@@ -64,7 +64,7 @@ def test_the_area_of_each_group_is_the_cpu_of_its_attempts(run: made.Made) -> No
 
 def test_a_group_is_busy_only_while_its_attempts_run(run: made.Made) -> None:
     grid = timeline.make_grid(*(timeline.span_of(run) or (0, 1)))
-    line = timeline.cpu_by_group(run, grid, 1.0)["write"]
+    line = busy.cpu_by_group(run, grid, 1.0)["write"]
     first = run.tasks.loc[run.tasks["group"] == "write", "start_ns"].min()
     assert line[grid.edges[1:] < (first - grid.start_ns) / 1e9].max() < 1e-9
 
@@ -74,10 +74,10 @@ def test_the_shape_inside_an_attempt_is_the_threads_own() -> None:
     thread = one.streams["thread"]
     start, stop = one.tasks["start_ns"].iloc[0], one.tasks["stop_ns"].iloc[0]
     half = (start + stop) // 2
-    busy = np.clip((thread["time_ns"] - start) / (half - start), 0, 1)
-    thread["cpu_ns"] = np.round(busy * float(one.tasks["cpu_s"].iloc[0]) * 1e9).astype("int64")
+    shape = np.clip((thread["time_ns"] - start) / (half - start), 0, 1)
+    thread["cpu_ns"] = np.round(shape * float(one.tasks["cpu_s"].iloc[0]) * 1e9).astype("int64")
     grid = timeline.make_grid(*(timeline.span_of(one) or (0, 1)))
-    line = timeline.cpu_by_group(one, grid, 1.0)["tokenise"] * grid.width_s
+    line = busy.cpu_by_group(one, grid, 1.0)["tokenise"] * grid.width_s
     late = grid.edges[:-1] > (half - grid.start_ns) / 1e9 + 1.0
     assert line.sum() == pytest.approx(float(one.tasks["cpu_s"].iloc[0]))
     assert line[late].sum() < 0.02 * line.sum()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jumper.analysis import held, timeline
+from jumper.analysis import busy, held, timeline
 from jumper.analysis.timeline import make_grid
 
 SECOND = 10**9
@@ -62,7 +62,7 @@ def test_cpu_of_a_workflows_jobs_is_theirs_alone() -> None:
         tasks=tasks, info={"kind": "snakemake"}, samples=lambda stream: samples if stream == "process" else samples[:0]
     )
     grid = make_grid(0, 2 * SECOND, bins=4)
-    lines = timeline.cpu_by_group(run, grid, 0.5)
+    lines = busy.cpu_by_group(run, grid, 0.5)
     assert set(lines) == {"one"}
     assert np.sum(lines["one"]) * grid.width_s == pytest.approx(4.0)
 
@@ -80,5 +80,22 @@ def test_memory_of_many_short_jobs_is_that_of_their_groups_and_takes_little_room
     lines = held.memory_by_group(run, grid, 1.0)
     assert lines["even"] + lines["odd"] == pytest.approx([20.0] * 600)
     assert lines["even"].mean() == pytest.approx(10.0, rel=0.01)
-    cpu = timeline.cpu_by_group(run, grid, 0.5)
+    cpu = busy.cpu_by_group(run, grid, 0.5)
     assert cpu["even"].sum() * grid.width_s == pytest.approx(1000.0) == cpu["odd"].sum() * grid.width_s
+
+
+def test_cpu_beyond_the_attempts_is_outside_of_them_and_a_shape_is_the_counters_own() -> None:
+    cpu_s = [0, 2, 4, 4, 4, 4, 5, 6, 7]  # two cores for 2 s in the attempt, none for 3 s, one core after it
+    samples = pd.DataFrame(
+        {"node": "n1", "segment": "s", "pid": 7, "time_ns": np.arange(9) * SECOND, "cpu_ns": np.array(cpu_s) * SECOND}
+    )
+    tasks = pd.DataFrame(
+        {"group": "one", "node": "n1", "pid": [7, 8], "thread": None, "cpu_s": [4.0, 3.0],
+         "start_ns": [1, 1], "stop_ns": [5 * SECOND, 6 * SECOND]}
+    )  # fmt: skip
+    run: Any = SimpleNamespace(
+        tasks=tasks, info={}, samples=lambda stream: samples if stream == "process" else samples[:0]
+    )
+    lines = busy.cpu_by_group(run, make_grid(0, 8 * SECOND, bins=8), 1.0)
+    assert lines["one"] == pytest.approx([2.5, 2.5, 0.5, 0.5, 0.5, 0.5, 0, 0], abs=1e-6)
+    assert lines[timeline.OUTSIDE] == pytest.approx([0, 0, 0, 0, 0, 1, 1, 1], abs=1e-6)

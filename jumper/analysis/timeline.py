@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.rates import GAP_INTERVALS, increments
-from jumper.analysis.tables import RunTables, floats, in_series, series, texts, times
+from jumper.analysis.tables import RunTables, floats, in_series, texts, times
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
@@ -23,8 +23,6 @@ MOST_BINS = 600
 FAR_NS = 30 * 86_400 * 10**9
 #: Name of the CPU time that belongs to no attempt.
 OUTSIDE = "outside tasks"
-#: Bins within which the shape of a curve is not looked at.
-BRIEF = 2.0
 #: What a group without a name is called.
 NO_NAME = "(no name)"
 
@@ -116,23 +114,29 @@ def spread(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
     begin, end, amount : arrays, shape (n,)
         Intervals in seconds; one of no length counts in the bin where it lies.
     edges : array, shape (bins + 1,)
+        Rising.
 
     Examples
     --------
     >>> spread(np.array([0.5]), np.array([2.5]), np.array([4.0]), np.array([0.0, 1, 2, 3])).tolist()
     [1.0, 2.0, 1.0]
     """
+    bins = len(edges) - 1
     keep = np.isfinite(begin) & np.isfinite(end) & np.isfinite(amount)
-    begin, end, amount = begin[keep], np.maximum(end[keep], begin[keep] + 1e-9), amount[keep]
-    if not len(begin):
-        return np.zeros(len(edges) - 1)
+    if not keep.all():
+        begin, end, amount = begin[keep], end[keep], amount[keep]
+    end = np.maximum(end, begin + 1e-9)
     slope = amount / (end - begin)
-    knots = np.concatenate([begin, end])
-    order = np.argsort(knots, kind="stable")
-    knots = knots[order]
-    slopes = np.cumsum(np.concatenate([slope, -slope])[order])
-    total = np.concatenate([[0.0], np.cumsum(slopes[:-1] * np.diff(knots))])
-    return np.asarray(np.maximum(np.diff(np.interp(edges, knots, total)), 0.0), dtype="float64")
+    begin, end = np.clip(begin, edges[0], edges[-1]), np.clip(end, edges[0], edges[-1])
+    first = np.minimum(np.searchsorted(edges, begin, side="right") - 1, bins - 1)
+    last = np.maximum(np.searchsorted(edges, end, side="left") - 1, first)
+    out = np.bincount(first, slope * (np.minimum(end, edges[first + 1]) - begin), minlength=bins)
+    more = np.flatnonzero(last > first)
+    out += np.bincount(last[more], slope[more] * (end[more] - edges[last[more]]), minlength=bins)
+    through = more[last[more] > first[more] + 1]
+    change = np.bincount(first[through] + 1, slope[through], minlength=bins)
+    change -= np.bincount(last[through], slope[through], minlength=bins)
+    return np.asarray(np.maximum(out + np.cumsum(change) * np.diff(edges), 0.0), dtype="float64")
 
 
 def counter_bins(time_s: Floats, counter: Floats, interval_s: float, edges: Floats) -> Floats:
@@ -181,6 +185,8 @@ def total_rate(samples: pd.DataFrame, column: str, grid: Grid, interval_s: float
 
     A bin of which only a part is known (by any of them) has the rate of that part.
     """
+    if column not in samples:
+        return None
     order, number = in_series(samples)
     time_ns = times(samples, "time_ns")[order]
     seconds, increase = increments(time_ns, floats(samples, column)[order], interval_s)
@@ -245,80 +251,19 @@ def _highest(at: Floats, level: Floats, edges: Floats) -> Floats:
 def by_series(
     samples: pd.DataFrame, column: str, grid: Grid, interval_s: float, *, counter: bool
 ) -> dict[tuple[str, int | None], Floats]:
-    """Return one line a node and process: rates of a counter, or values of a gauge; NaN where not known."""
+    """Return one line a node and process, by node: rates of a counter, or values of a gauge; NaN where not known."""
     lines: dict[tuple[str, int | None], Floats] = {}
     bins = counter_bins if counter else gauge_bins
-    for keys, rows in series(samples):
-        one = bins(grid.seconds(times(rows, "time_ns")), floats(rows, column), interval_s, grid.edges)
-        if not np.isfinite(one).any():
-            continue
-        pid = keys.get("pid")
-        key = (str(keys.get("node", "")), None if pid is None or pd.isna(pid) else int(pid))
-        lines[key] = np.fmax(lines[key], one) if key in lines else one
-    return lines
-
-
-def cpu_by_group(run: RunTables, grid: Grid, interval_s: float, grouping: Grouping | None = None) -> dict[str, Floats]:
-    """Return busy cores of each task group in each bin, and of :data:`OUTSIDE`.
-
-    The area of a group is the ``cpu_s`` of its attempts. Its shape follows the counter
-    of the thread that ran the attempt (or of the process, where it ran one attempt at a
-    time); what that counter does not hold (sub-processes) is spread over the attempt.
-    """
-    tasks = run.tasks
-    begin = grid.seconds(times(tasks, "start_ns", grid.start_ns))
-    end = np.maximum(grid.seconds(times(tasks, "stop_ns", grid.stop_ns)), begin)
-    cpu = floats(tasks, "cpu_s")
-    pid, thread = times(tasks, "pid"), times(tasks, "thread")
-    node, nodes = pd.factorize(np.array(texts(tasks, "node"), dtype=object))
-    group, groups = grouping or group_codes(tasks)
-    threads = _counters(run.samples("thread"), grid, "tid")
-    trees = _counters(targets(run), grid, "pid")
-    # attempts of one thread one after the other
-    order = np.lexsort((begin, thread, pid, node))
-    order = order[times(tasks, "start_ns")[order] > 0]
-    keys = np.column_stack([node, pid, thread])[order]
-    firsts = np.flatnonzero(np.any(np.diff(keys, axis=0, prepend=keys[:1] - 1), axis=1))
-    crowded = np.zeros(len(order), dtype=bool)
-    crowded[1:] = begin[order][1:] < end[order][:-1] - 1e-6
-    crowded[firsts] = False
-    shaped: list[tuple[Floats, Floats, Floats, Ints]] = []
-    plain = np.ones(len(order), dtype=bool)
-    lasts = np.append(firsts, len(order))[1:]
-    for first, last in zip(firsts, lasts, strict=True) if threads or trees else ():
-        where, process, tid = nodes[keys[first, 0]], int(keys[first, 1]), int(keys[first, 2])
-        counter = threads.get((where, process, tid)) or (trees.get((where, process, process)) if not tid else None)
-        chosen = order[first:last]
-        # what is as short as a bin has no shape to show, and a run may have a hundred thousand of these
-        brief = end[chosen].max() - begin[chosen].min() <= BRIEF * grid.width_s and np.isfinite(cpu[chosen]).all()
-        if counter is not None and not brief and not crowded[first:last].any():
-            x0, x1, amount, owner = _shaped(begin[chosen], end[chosen], cpu[chosen], counter, interval_s)
-            shaped.append((x0, x1, amount, chosen[owner]))
-            plain[first:last] = False
-    rest = order[plain]
-    shaped.append((begin[rest], end[rest], cpu[rest], rest))
-    x0, x1, amount = _joined([piece[:3] for piece in shaped])
-    owner = np.concatenate([piece[3] for piece in shaped])
-    out = {}
-    for code in np.unique(group[order]):
-        mine = group[owner] == code
-        out[groups[code]] = spread(x0[mine], x1[mine], amount[mine], grid.edges) / grid.width_s
-    outside = np.zeros(grid.bins)
-    brief_rest: list[tuple[float, float, float]] = []
-    spent = pd.Series(range(len(owner))).groupby([node[owner], pid[owner]]).indices if trees else {}
-    place = {str(name): code for code, name in enumerate(nodes)}
-    for (where, process, _), (at, total) in trees.items():
-        mine = spent.get((place.get(where, -1), process), np.zeros(0, dtype="int64"))
-        if at[-1] - at[0] <= BRIEF * grid.width_s:
-            brief_rest.append((at[0], at[-1], max(0.0, total[-1] - total[0] - np.nansum(amount[mine]))))
-        else:
-            outside += _outside(at, total, (x0[mine], x1[mine], amount[mine]), interval_s, grid)
-    if brief_rest:
-        left, right, beyond = np.array(brief_rest).T
-        outside += spread(left, right, beyond, grid.edges) / grid.width_s
-    if outside.any():
-        out[OUTSIDE] = outside
-    return out
+    order, number = in_series(samples)
+    at, value = grid.seconds(times(samples, "time_ns")[order]), floats(samples, column)[order]
+    firsts = np.flatnonzero(np.diff(number, prepend=-1))
+    head = samples.iloc[order[firsts]]
+    nodes, pids = texts(head, "node"), [int(pid) if pid >= 0 else None for pid in times(head, "pid", -1)]
+    for key, low, high in zip(zip(nodes, pids, strict=True), firsts, [*firsts[1:], len(order)], strict=True):
+        one = bins(at[low:high], value[low:high], interval_s, grid.edges)
+        if np.isfinite(one).any():
+            lines[key] = np.fmax(lines[key], one) if key in lines else one
+    return dict(sorted(lines.items(), key=lambda item: item[0][0]))
 
 
 def group_codes(tasks: pd.DataFrame) -> Grouping:
@@ -333,69 +278,3 @@ def targets(run: RunTables) -> pd.DataFrame:
     if run.info.get("kind") == "snakemake" and "pid" in processes:
         processes = processes[processes["pid"].isin(set(times(run.tasks, "pid")))]
     return processes
-
-
-def _counters(samples: pd.DataFrame, grid: Grid, last: str) -> dict[tuple[str, int, int], tuple[Floats, Floats]]:
-    """Return CPU counters as (seconds, CPU seconds) by node, process and thread (or process again)."""
-    out: dict[tuple[str, int, int], tuple[Floats, Floats]] = {}
-    if last not in samples:
-        return out
-    order, number = in_series(samples)
-    at, value = grid.seconds(times(samples, "time_ns")[order]), floats(samples, "cpu_ns")[order] / 1e9
-    firsts = np.flatnonzero(np.diff(number, prepend=-1))
-    head = samples.iloc[order[firsts]]
-    keys = zip(texts(head, "node"), times(head, "pid", -1).tolist(), times(head, last, -1).tolist(), strict=True)
-    for key, low, high in zip(keys, firsts.tolist(), np.append(firsts, len(order))[1:].tolist(), strict=True):
-        keep = np.isfinite(value[low:high])
-        if keep.sum() > 1 and -1 not in key and key not in out:
-            out[key] = (at[low:high][keep], value[low:high][keep])
-    return out
-
-
-def _joined(pieces: list[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats, Floats]:
-    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
-    return columns[0], columns[1], columns[2]
-
-
-def _shaped(
-    begin: Floats, end: Floats, cpu: Floats, counter: tuple[Floats, Floats] | None, interval_s: float
-) -> tuple[Floats, Floats, Floats, Ints]:
-    """Cut attempts that follow each other at the samples of their counter.
-
-    Returns
-    -------
-    begin, end, amount, owner : arrays
-        Pieces in seconds, CPU seconds in each, and the index of its attempt. The sum
-        over an attempt is its ``cpu``; where that is not known, what the counter says.
-    """
-    owner = np.arange(len(begin))
-    if counter is None:
-        return begin, end, cpu, owner
-    at, value = counter
-    seconds, increase = increments(np.asarray(np.round(at * 1e9), dtype="int64"), value, interval_s)
-    knots = np.unique(np.concatenate([at, begin, end]))
-    left, right = knots[:-1], knots[1:]
-    whose = np.searchsorted(begin, left, side="right") - 1
-    inside = (whose >= 0) & (left < end[np.maximum(whose, 0)])
-    sample = np.searchsorted(at, left, side="right")
-    speed = np.where(sample < len(at), (increase / seconds)[np.minimum(sample, len(at) - 1)], np.nan)
-    left, right, whose, speed = left[inside], right[inside], whose[inside], speed[inside]
-    amount = np.nan_to_num(speed * (right - left))
-    seen = np.bincount(whose, amount, minlength=len(begin))
-    wanted = np.where(np.isfinite(cpu), cpu, seen)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        scale = np.where(seen > wanted, wanted / seen, 1.0)
-        rest = np.maximum(wanted - seen * scale, 0.0)
-        even = np.where(end > begin, rest / (end - begin), 0.0)
-    amount = amount * scale[whose] + even[whose] * (right - left)
-    return left, right, amount, whose
-
-
-def _outside(at: Floats, total: Floats, spent: tuple[Floats, Floats, Floats], interval_s: float, grid: Grid) -> Floats:
-    """Return cores that a process kept busy beyond its attempts, in each bin."""
-    increase = np.nan_to_num(increments(np.asarray(np.round(at * 1e9), dtype="int64"), total, interval_s)[1])
-    used = np.cumsum(increase)
-    used[1:] -= np.cumsum(spread(*spent, at))
-    # the largest rising curve below the difference: an attempt whose CPU was placed a little late is not "outside"
-    floor = np.maximum(np.minimum.accumulate(used[::-1])[::-1], 0.0)
-    return spread(at[:-1], at[1:], np.diff(floor), grid.edges) / grid.width_s

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from jumper.analysis import held, timeline
+from jumper.analysis import busy, held, timeline
 from jumper.analysis.lanes import pack_nodes
 from jumper.analysis.summary import summarize
 from jumper.analysis.tables import Cached, RunTables, custom_columns, floats, interval_of, texts, times
@@ -96,7 +96,7 @@ class RunRows:
     @cached_property
     def cpu_lines(self) -> dict[str, Floats]:
         """Busy cores by group as drawn, and outside of tasks."""
-        return timeline.cpu_by_group(self.run, self.grid, self.interval_s, self._drawn)
+        return busy.cpu_by_group(self.run, self.grid, self.interval_s, self._drawn)
 
     @cached_property
     def group(self) -> Grouping:
