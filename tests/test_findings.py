@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jumper import open_run
+from jumper.analysis.advice import advise
 from jumper.analysis.findings import Finding, findings, memory, slowness
 from jumper.analysis.findings.view import View
+from jumper.analysis.nodetime import crowded
 from jumper.analysis.summary import summarize
 from jumper.report import found, terminal
 from jumper.report.page.builder import page
@@ -298,6 +300,14 @@ def test_memory_that_each_attempt_leaves_behind_is_found_where_it_stays(starts: 
     run.tasks["flags"] = [["shared"] for _ in starts]
     assert list(memory.leaks(View(run))) == []
     assert summarize(run.tasks).rss_left_bytes.isna().all()
+
+
+@pytest.mark.parametrize(("cores", "said"), [(1.0, ["threads-unused"]), (3.9, [])], ids=["cores idle", "none idle"])
+def test_what_a_full_node_left_to_a_group_does_not_say_what_it_can_use(cores: float, said: list[str]) -> None:
+    run = node_samples(workflow(threads_asked=4), cores)
+    assert [one.name for one in findings(run) if one.name == "threads-unused"] == said
+    (advice,) = advise(run.tasks, crowded=crowded(run))
+    assert advice.threads == (1 if said else None)
 
 
 def test_what_is_missing_is_said() -> None:

@@ -20,7 +20,7 @@ from jumper.analysis.summary import lists
 from jumper.analysis.tables import RunTables, floats, texts, times
 
 if TYPE_CHECKING:
-    from jumper.analysis.tables import Floats, Ints
+    from jumper.analysis.tables import Bools, Floats, Ints
 
 Progress = Callable[[int, int], None]
 #: Fewest attempts with a sure figure before a group is advised; rules that follow the input need twice as many.
@@ -104,7 +104,9 @@ class _Memory:
         return Attempts(self.used[new], self.hours[new], self.inputs[new], self.asked[new], self.order[new])
 
 
-def advise(tasks: pd.DataFrame, may_fail: float = 0.0, progress: Progress | None = None) -> list[Advice]:
+def advise(
+    tasks: pd.DataFrame, may_fail: float = 0.0, progress: Progress | None = None, *, crowded: Bools | None = None
+) -> list[Advice]:
     """Return advice for each group, the one that saves most first.
 
     Parameters
@@ -116,6 +118,9 @@ def advise(tasks: pd.DataFrame, may_fail: float = 0.0, progress: Progress | None
         no amount lies below what an attempt that succeeded has used.
     progress : callable, optional
         Called with (groups done, groups in all).
+    crowded : array of bool, optional
+        A value a task: whether others had the CPUs of its node, as :func:`jumper.analysis.nodetime.crowded`
+        says; these do not tell how many threads a group can use.
 
     Examples
     --------
@@ -125,7 +130,7 @@ def advise(tasks: pd.DataFrame, may_fail: float = 0.0, progress: Progress | None
     >>> only.attempts, bool(only.memory_bytes > tasks.memory_peak_bytes.max())
     (20, True)
     """
-    table = _Table(tasks)
+    table = _Table(tasks, crowded)
     groups = table.groups()
     memory = {name: table.memory(rows) for name, rows in groups.items()}
     known = [name for name in groups if len(memory[name].used) >= ENOUGH]
@@ -204,7 +209,8 @@ def _advice(
 class _Table:
     """The tasks table as arrays."""
 
-    def __init__(self, tasks: pd.DataFrame) -> None:
+    def __init__(self, tasks: pd.DataFrame, crowded: Bools | None) -> None:
+        self.crowded = np.zeros(len(tasks), dtype=bool) if crowded is None else crowded
         self.names = texts(tasks, "group")
         self.keys = np.array(texts(tasks, "key"), dtype=object)
         self.state = np.array(texts(tasks, "state"), dtype=object)
@@ -263,7 +269,8 @@ class _Table:
         if long.sum() < ENOUGH:
             return None, most, None
         cores = float((self.cpu[rows][long] / self.wall[rows][long]).max())
-        if most is None or cores > BUSY * most:
+        free = long & ~self.crowded[rows]  # of the others nobody knows what they could have used
+        if most is None or cores > BUSY * most or free.sum() < ENOUGH:
             return None, most, cores
         fewer = max(1, math.ceil(cores))
         return (fewer if fewer < most else None), most, cores

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
 
 #: Columns of samples that say where a row is from, and measure nothing.
-KEYS = ("time_ns", "mono_ns", "node", "segment", "pid", "tid")
+KEYS = ("time_ns", "mono_ns", "node", "segment", "pid", "tid", "_series")
 
 
 class RunTables(Protocol):
@@ -46,7 +47,7 @@ class RunTables(Protocol):
         """Facts about each node."""
 
     def samples(self, stream: str, node: str | None = None, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Samples of a stream."""
+        """Samples of a stream, by time."""
 
 
 class Cached:
@@ -63,7 +64,8 @@ class Cached:
         if node is not None or columns is not None:
             return self._run.samples(stream, node, columns)
         if stream not in self._streams:
-            self._streams[stream] = self._run.samples(stream)
+            samples = self._run.samples(stream)
+            self._streams[stream] = samples.assign(_series=_numbered(samples)) if _series_keys(samples) else samples
         return self._streams[stream]
 
 
@@ -126,13 +128,25 @@ def in_series(samples: pd.DataFrame) -> tuple[Ints, Ints]:
     >>> [part.tolist() for part in in_series(frame)]
     [[1, 2, 0], [0, 1, 1]]
     """
-    place = "segment" if "segment" in samples else "node"  # a segment is one node's
-    names = [name for name in (place, "pid", "tid") if name in samples]
-    if samples.empty or not names:
+    if samples.empty or not _series_keys(samples):
         return np.zeros(0, dtype="int64"), np.zeros(0, dtype="int64")
-    number = samples.groupby(names, dropna=False, sort=True).ngroup().to_numpy()
+    if "_series" in samples:  # by time already, and what one stream has of series fits two bytes but rarely
+        number = samples["_series"].to_numpy()
+        order = np.argsort(number.astype("uint16") if number.max() < 2**16 else number, kind="stable")
+        return order, np.cumsum(np.diff(number[order], prepend=number[order[:1]]) != 0)
+    number = _numbered(samples)
     order = np.lexsort((times(samples, "time_ns"), number)).astype("int64")
     return order, number[order].astype("int64")
+
+
+def _series_keys(samples: pd.DataFrame) -> list[str]:
+    place = "segment" if "segment" in samples else "node"  # a segment is one node's
+    return [name for name in (place, "pid", "tid") if name in samples]
+
+
+def _numbered(samples: pd.DataFrame) -> Ints:
+    """Return the number of the series of each sample."""
+    return np.asarray(samples.groupby(_series_keys(samples), dropna=False, sort=True).ngroup(), dtype="int64")
 
 
 def custom_columns(samples: pd.DataFrame) -> list[str]:

@@ -160,9 +160,10 @@ class Run:
         """
         try:
             from jumper.analysis.advice import advise
+            from jumper.analysis.nodetime import crowded
         except ImportError as error:
             raise _need("report", error) from error
-        return advise(self.tasks, may_fail, progress)
+        return advise(self.tasks, may_fail, progress, crowded=crowded(self))
 
     def compare(self, other: Run, columns: Sequence[str] | None = None) -> Comparison:
         """Return how the groups of another run differ from those of this one.

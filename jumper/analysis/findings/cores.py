@@ -12,6 +12,7 @@ from jumper.analysis.findings import snippets
 from jumper.analysis.findings.finding import Finding, hours, listed, many
 from jumper.analysis.findings.thresholds import (
     CROWDED_PART,
+    ENOUGH,
     FULL,
     OURS,
     OVERUSED,
@@ -32,7 +33,7 @@ def threads(view: View) -> Iterator[Finding]:
     asked, cores = view.floats("threads_asked"), _cores(view)
     total = float(view.core_hours.sum())
     for group, rows in view.enough(view.worked & (asked >= 1)):
-        most, busiest, usual = float(np.median(asked[rows])), float(cores[rows].max()), float(np.median(cores[rows]))
+        most, usual = float(np.median(asked[rows])), float(np.median(cores[rows]))
         kind = view.kind_of(rows[0])
         if usual >= OVERUSED * most:
             wanted = math.ceil(usual)
@@ -42,6 +43,9 @@ def threads(view: View) -> Iterator[Finding]:
             snippet = snippets.threads(kind, group, wanted, view.slurm)
             yield Finding("medium", group, text, action, snippet, "threads-exceeded")
             continue
+        if len(rows := rows[~view.crowded[rows]]) < ENOUGH:  # what they got is not what they could have used
+            continue
+        busiest = float(cores[rows].max())
         wanted = max(1, math.ceil(busiest))
         freed = float((np.maximum(asked[rows] - wanted, 0) * view.wall[rows]).sum() / 3600)
         if busiest <= UNUSED * most and wanted < most and freed > WORTH * total:

@@ -23,7 +23,7 @@ from jumper.analysis.tables import times
 from jumper.analysis.units import human_seconds
 
 if TYPE_CHECKING:
-    from jumper.analysis.findings.view import Bools
+    from jumper.analysis.tables import Bools
 
 #: Part of the time for which the run's usual level of busy threads is held at least.
 _USUAL = 0.05

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jumper.analysis import advice
+from jumper.analysis import advice, nodetime
 
 
 class Threshold(float):
@@ -61,7 +61,9 @@ UNUSED = Threshold(
 OVERUSED = Threshold(
     1.5, "threads-exceeded", "times the threads asked for", "the median attempt keeps at least this busy"
 )
-FULL = Threshold(0.9, "cores-crowded", "of a node's CPUs", "so many of them are busy")
+FULL = Threshold(
+    nodetime.FULL, "cores-crowded, threads-unused", "of a node's CPUs", "so many of them are busy: it is full"
+)
 PRESSED = Threshold(0.8, "cores-crowded", "of the time", "and some thread waits for a CPU for so long of it")
 CROWDED_PART = Threshold(0.2, "cores-crowded", "of the samples", "both hold for so long")
 OURS = Threshold(0.5, "cores-crowded", "of the CPU time used on a node", "below it others than this run crowd it")

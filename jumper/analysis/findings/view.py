@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from jumper.analysis.advice import UNSURE
 from jumper.analysis.findings.thresholds import ENOUGH, LONG_S
-from jumper.analysis.rates import increments
-from jumper.analysis.tables import RunTables, floats, in_series, interval_of, texts, times
+from jumper.analysis.nodetime import NodeTime, cpus_of, crowded, node_times
+from jumper.analysis.tables import RunTables, floats, texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from jumper.analysis.tables import Floats, Ints
+    from jumper.analysis.tables import Bools, Floats, Ints
 
-    Bools = NDArray[np.bool_]
     Texts = NDArray[np.object_]
 
 #: No machine has so many bytes, or ran for so many seconds.
 _MOST = 1e18
 #: Flags of attempts whose CPU is not exactly their own.
 _NOT_ITS_CPU = ("estimated", "truncated", "elsewhere")
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class NodeTime:
-    """What a node did between its samples; shape (n,), NaN where not known.
-
-    Attributes
-    ----------
-    seconds : array
-        From sample to sample, gaps left out.
-    busy : array
-        Cores that were busy.
-    cpu_pressure, io_pressure, memory_pressure : array
-        Part of the time in which some thread waited for a CPU, for I/O, for memory (``some`` of /proc/pressure).
-    """
-
-    seconds: Floats
-    busy: Floats
-    cpu_pressure: Floats
-    io_pressure: Floats
-    memory_pressure: Floats
 
 
 class View:
@@ -163,26 +140,13 @@ class View:
     @cached_property
     def node_time(self) -> dict[str, NodeTime]:
         """What each node did, from the stream ``system``."""
-        samples = self.run.samples("system")
-        if not {"node", "segment"} <= set(samples.columns) or samples.empty:
-            return {}
-        order, number = in_series(samples)
-        at, same = times(samples, "time_ns")[order], np.diff(number, prepend=-1) == 0
-        grown = [
-            increments(at, floats(samples, name)[order], interval_of(self.run))
-            for name in ("cpu_ns", "cpu_pressure_ns", "io_pressure_ns", "memory_pressure_ns")
-        ]
-        seconds = grown[0][0]
-        rates = [np.where(same, increase / (seconds * 1e9), np.nan) for _, increase in grown]
-        known = np.isfinite(rates[0])
-        codes, nodes = pd.factorize(samples["node"])
-        columns = [values[known] for values in (seconds, *rates)]
-        return {
-            str(nodes[int(str(code))]): NodeTime(*(values[rows] for values in columns))
-            for code, rows in pd.Series(codes[order][known]).groupby(codes[order][known]).indices.items()
-        }
+        return node_times(self.run)
+
+    @cached_property
+    def crowded(self) -> Bools:
+        """Attempts that had all CPUs of their node busy for more than half of their time."""
+        return crowded(self.run, self.node_time)
 
     def cpus(self, node: str) -> int | None:
         """Return how many CPUs a node has, or None."""
-        facts: Any = self.run.nodes.get(node) or {}
-        return int(facts.get("num_system_cpus") or facts.get("num_cpus") or 0) or None
+        return cpus_of(self.run, node)
