@@ -103,8 +103,8 @@ def node_times(run: RunTables) -> dict[str, NodeTime]:
     codes, nodes = pd.factorize(samples["node"])
     columns = [values[known] for values in (seconds, *rates)]
     found = {}
-    for code, rows in pd.Series(codes[order][known]).groupby(codes[order][known]).indices.items():
-        rows = rows[np.argsort(at[rows], kind="stable")]
+    for code, where in pd.Series(codes[order][known]).groupby(codes[order][known]).indices.items():
+        rows = np.asarray(where)[np.argsort(at[where], kind="stable")]
         found[str(nodes[int(str(code))])] = NodeTime(at[rows], *(values[rows] for values in columns))
     return found
 
