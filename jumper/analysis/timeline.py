@@ -259,7 +259,8 @@ def by_series(
     firsts = np.flatnonzero(np.diff(number, prepend=-1))
     head = samples.iloc[order[firsts]]
     nodes, pids = texts(head, "node"), [int(pid) if pid >= 0 else None for pid in times(head, "pid", -1)]
-    for key, low, high in zip(zip(nodes, pids, strict=True), firsts, [*firsts[1:], len(order)], strict=True):
+    lasts = np.append(firsts, len(order))[1:]
+    for key, low, high in zip(zip(nodes, pids, strict=True), firsts, lasts, strict=True):
         one = bins(at[low:high], value[low:high], interval_s, grid.edges)
         if np.isfinite(one).any():
             lines[key] = np.fmax(lines[key], one) if key in lines else one
