@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jumper.store.rundir import write_atomically
 
@@ -18,9 +18,9 @@ STOCK = ("s", "h:m:s", "max_rss", "max_vms", "max_uss", "max_pss", "io_in", "io_
 #: who it was
 OURS = ("rule", "wildcards", "attempt", "node", "external_id", "state", "exit_code", "threads", "flags")
 #: columns of the tasks that they are made of
-NEEDED = frozenset(
-    ("wall_s", "cpu_s", "rss_peak_bytes", "memory_peak_bytes", "read_bytes", "write_bytes", "group", "wildcards",
-     "attempt_id", "node", "external_id", "state", "exit_code", "threads_asked", "flags")
+NEEDED = (
+    "wall_s", "cpu_s", "rss_peak_bytes", "memory_peak_bytes", "read_bytes", "write_bytes", "group", "wildcards",
+    "attempt_id", "node", "external_id", "state", "exit_code", "threads_asked", "flags",
 )  # fmt: skip
 MIB = 1 << 20
 
@@ -42,26 +42,25 @@ def rows(tasks: pd.DataFrame) -> Iterator[list[str]]:
     >>> clock(3723.9)
     '1:02:03'
     """
-    for task in tasks[[name for name in tasks if name in NEEDED]].to_dict("records"):
-        known = {name: value for name, value in task.items() if not _is_null(value)}
-        wall, cpu = known.get("wall_s"), known.get("cpu_s")
+    columns = (tasks[name].astype(object).where(tasks[name].notna(), None) for name in NEEDED)
+    for wall, cpu, rss, memory, read, written, rule, wildcards, attempt, *others, flags in zip(*columns, strict=True):
         load = None if not wall or cpu is None else 100 * cpu / wall
         yield [
             _number(wall, 4),
             "NA" if wall is None else clock(wall),
-            _mib(known.get("rss_peak_bytes")),
+            _mib(rss),
             "NA",
             "NA",
-            _mib(known.get("memory_peak_bytes")),
-            _mib(known.get("read_bytes")),
-            _mib(known.get("write_bytes")),
+            _mib(memory),
+            _mib(read),
+            _mib(written),
             _number(load),
             _number(cpu),
-            str(known.get("group", "")),
-            str(known.get("wildcards", "{}")),
-            str(known.get("attempt_id", "")),
-            *(str(known.get(name, "NA")) for name in ("node", "external_id", "state", "exit_code", "threads_asked")),
-            " ".join(map(str, known.get("flags", ()))),
+            rule,
+            wildcards or "{}",
+            attempt,
+            *("NA" if value is None else str(value) for value in others),
+            " ".join(flags),
         ]
 
 
@@ -72,12 +71,6 @@ def clock(seconds: float) -> str:
     days, hours = divmod(hours, 24)
     text = f"{hours}:{minutes:02d}:{rest:02d}"
     return f"{days} day{'s' if days != 1 else ''}, {text}" if days else text
-
-
-def _is_null(value: Any) -> bool:
-    return not isinstance(value, (list, tuple)) and (
-        value is None or (not hasattr(value, "__len__") and value != value)
-    )
 
 
 def _mib(value: float | None) -> str:

@@ -103,6 +103,16 @@ def rss_of(engine: Roots, folder: Path, pid: int) -> int:
     return max(rows(folder).get(pid, [0]))
 
 
+def test_a_series_ends_where_the_next_begins() -> None:
+    columns = {"cpu_ns": np.array([5.0, 7.0, 90.0]), "rss_bytes": np.array([1.0, float("nan"), 80.0])}
+    first, second = Series(np.array([1, 2]), columns), Series(np.array([1]), columns, 2)
+    assert first.last("cpu_ns", 0, 3) == 7
+    assert first.last("rss_bytes", 1, 3) is None
+    assert first.last("rss_bytes", 0, 3) == first.highest("rss_bytes", 0, 9) == 1
+    assert first.part(2, None).highest("cpu_ns", 0, 9) == 7
+    assert second.last("rss_bytes", 0, 1) == 80
+
+
 def test_series_that_follow_one_another_are_one_whose_counters_go_on() -> None:
     nan = float("nan")
     first = Series(np.array([1, 2]), {"cpu_ns": np.array([5.0, 7.0]), "rss_bytes": np.array([1.0, 2.0])})

@@ -29,7 +29,7 @@ GAP = 2.5
 #: what a wait and a ledger may differ by through rounding
 ROUNDING_NS = 20_000_000
 
-_KNOWN = {column.name for column in TASK_COLUMNS}
+_EMPTY: Row = dict.fromkeys(column.name for column in TASK_COLUMNS)
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ def _cost(
     lives: Mapping[object, int],
 ) -> Row:
     facts = attempt.facts
-    row: Row = {name: facts.get(name) for name in _KNOWN}
+    row = {**_EMPTY, **{name: value for name, value in facts.items() if name in _EMPTY}}
     row.update(key=str(facts["key"]), attempt_id=str(facts.get("attempt_id", "")))
     row["flags"] = list(facts.get("flags", ()))
     # a scheduler's record was made on the scheduler's node, by its clock
@@ -303,11 +303,13 @@ def _seen(row: Row, facts: Row, series: Series | None, window: tuple[int, int] |
     row["samples"] = high - low
     # the tick before and the tick after also tell about the time between
     around = series.mono[max(0, low - 1) : high + 1]
-    edges = np.clip(around, *window)
-    if not len(edges):
+    if not len(around):
         row["gap_s"] = row["wall_s"]
     else:
-        steps = np.diff(np.concatenate(([window[0]], edges, [window[1]]))) / 1e9
+        edges = np.empty(len(around) + 2, "i8")
+        edges[0], edges[1:-1], edges[-1] = window[0], around, window[1]
+        edges = np.minimum(np.maximum(edges, window[0]), window[1])
+        steps = (edges[1:] - edges[:-1]) / 1e9
         row["gap_s"] = float(steps[steps > GAP * interval].sum())
     if row.get("processes") is None:
         seen = series.last("processes_seen", 0, len(series.mono)) if _is_whole(facts) else None

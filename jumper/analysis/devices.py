@@ -42,7 +42,7 @@ def _grown(series: Series, name: str, window: tuple[int, int], whole: bool) -> f
     """Return what a counter grew by in a time, or in all; None where it has no two values."""
     import numpy as np
 
-    values = series.columns.get(name)
+    values = series.column(name)
     if values is None:
         return None
     known = ~np.isnan(values)

@@ -88,19 +88,19 @@ def _sampled_peak(series: Series, low: int, high: int, whole: bool) -> tuple[flo
 
     if high <= low:
         return None
-    instant = series.columns.get("memory_bytes")
-    between = series.columns.get("memory_peak_bytes")
+    instant = series.column("memory_bytes")
+    between = series.column("memory_peak_bytes")
     if instant is None:
         return None
     values = instant[low:high].copy()
     if between is not None:
         inside = 0 if whole else 1
         values[inside:] = np.fmax(values[inside:], between[low + inside : high])
-    if np.isnan(values).all():
+    best = int(np.fmax(values, -1.0).argmax())
+    if np.isnan(values[best]):
         return None
-    best = int(np.nanargmax(values))
-    missing = series.columns.get("pss_missing")
-    count = series.columns.get("processes")
+    missing = series.column("pss_missing")
+    count = series.column("processes")
     several = count is not None and count[low + best] > 1
     unsure = missing is not None and missing[low + best] > 0
     return float(values[best]), "pss" if several and not unsure else "rss", bool(several and unsure)
@@ -110,7 +110,7 @@ def _may_be_more(series: Series, low: int, high: int, value: float) -> bool:
     """Return whether processes whose sharing was not known held so much RSS that the peak may be above value."""
     import numpy as np
 
-    rss, missing, count = (series.columns.get(name) for name in ("rss_bytes", "pss_missing", "processes"))
+    rss, missing, count = (series.column(name) for name in ("rss_bytes", "pss_missing", "processes"))
     if rss is None or missing is None or count is None:
         return False
     unsure = np.nan_to_num(missing[low:high]) > 0

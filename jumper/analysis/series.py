@@ -22,10 +22,27 @@ _COUNTERS = frozenset(column.name for column in COLUMNS if column.kind == "count
 
 @dataclass(slots=True)
 class Series:
-    """Samples of one process (or thread) of one host, by monotonic time; a missing value is NaN."""
+    """Samples of one process (or thread) of one host, by monotonic time; a missing value is NaN.
+
+    Attributes
+    ----------
+    mono : array, shape (rows,)
+    columns : dict of str to array
+        Each has the rows of this series from ``first`` on: those of many series, which a run may have, are one.
+    first : int
+    """
 
     mono: Ints
-    columns: dict[str, Floats]
+    columns: Mapping[str, Floats]
+    first: int = 0
+
+    def column(self, name: str) -> Floats | None:
+        """Return the values of a column, shape (rows,), or None."""
+        return self._range(name, 0, len(self.mono))
+
+    def _range(self, name: str, low: int, high: int) -> Floats | None:
+        values = self.columns.get(name)
+        return None if values is None else values[self.first + low : self.first + min(high, len(self.mono))]
 
     def window(self, start: int, stop: int) -> tuple[int, int]:
         """Return the range of rows with start <= time <= stop."""
@@ -34,27 +51,27 @@ class Series:
     def part(self, start: int, stop: int | None) -> Series:
         """Return the rows of a time."""
         low, high = self.window(start, int(self.mono[-1]) if stop is None else int(stop))
-        return Series(self.mono[low:high], {name: values[low:high] for name, values in self.columns.items()})
+        return Series(self.mono[low:high], self.columns, self.first + low)
 
     def highest(self, name: str, low: int, high: int) -> float | None:
         """Return the largest value of a column in a range of rows, or None."""
         import numpy as np
 
-        values = self.columns.get(name)
-        if values is None or high <= low:
+        part = self._range(name, low, high)
+        if part is None or not part.size:
             return None
-        part = values[low:high]
-        part = part[~np.isnan(part)]
-        return float(part.max()) if part.size else None
+        most = float(np.fmax.reduce(part))
+        return most if most == most else None
 
     def last(self, name: str, low: int, high: int) -> float | None:
         """Return the last value of a column in a range of rows, or None."""
         import numpy as np
 
-        values = self.columns.get(name)
-        if values is None or high <= low:
+        part = self._range(name, low, high)
+        if part is None or not part.size:
             return None
-        part = values[low:high]
+        if (latest := float(part[-1])) == latest:  # as mostly
+            return latest
         part = part[~np.isnan(part)]
         return float(part[-1]) if part.size else None
 
@@ -70,7 +87,9 @@ def joined(parts: Sequence[Series]) -> Series | None:
     for name in {name for part in parts for name in part.columns}:
         before, found = 0.0, []
         for part in parts:
-            values = part.columns.get(name, np.full(len(part.mono), np.nan))
+            values = part.column(name)
+            if values is None:
+                values = np.full(len(part.mono), np.nan)
             found.append(values + before if name in _COUNTERS else values)
             if name in _COUNTERS:
                 before = found[-1][-1] if not np.isnan(found[-1][-1]) else before
@@ -148,6 +167,5 @@ class Samples:
         of_group = zip(*(frame[name].iloc[order[firsts]].tolist() for name in names), strict=True)
         for key, low, high in zip(of_group, firsts, [*firsts[1:], len(order)], strict=True):
             node, boot, *numbers = key
-            part = {name: column[low:high] for name, column in values.items()}
-            found.append(((node, boot, *(int(str(n)) for n in numbers)), Series(mono[low:high], part)))
+            found.append(((node, boot, *(int(str(n)) for n in numbers)), Series(mono[low:high], values, int(low))))
         return found

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from jumper.schema import segment as fmt
 from jumper.utilities import plain_json
 
@@ -212,9 +214,12 @@ def read_segment(path: str | os.PathLike[str], *, rows: bool = True) -> Segment:
 
 def _json(data: bytes) -> dict[str, Any]:
     try:
-        value = plain_json(data)
-    except ValueError:
-        return {}
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):  # it takes no NaN, and no halves of surrogate pairs
+        try:
+            value = plain_json(data)
+        except ValueError:
+            return {}
     return value if isinstance(value, dict) else {}
 
 

@@ -34,19 +34,21 @@ def write_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[TaskColumn]
     """Write rows as a table with exactly these columns."""
     import pyarrow as pa
 
-    json_columns = [c.name for c in columns if c.dtype == "json"]
-    whole = [c.name for c in columns if c.dtype == "int"]
-    plain: list[dict[str, Any]] = []
-    for row in rows:
-        clean = dict(row)
-        for name in json_columns:
-            if clean.get(name) is not None and not isinstance(clean[name], str):
-                clean[name] = json.dumps(clean[name], default=str, sort_keys=True)
-        for name in whole:
-            if clean.get(name) is not None:
-                clean[name] = int(clean[name])
-        plain.append(clean)
-    write_parquet(pa.Table.from_pylist(plain, arrow_schema(columns)), path)
+    schema, all_rows = arrow_schema(columns), list(rows)
+    values = [pa.array(_values(all_rows, column), type_) for column, type_ in zip(columns, schema.types, strict=True)]
+    write_parquet(pa.Table.from_arrays(values, schema=schema), path)
+
+
+def _values(rows: Sequence[Mapping[str, Any]], column: TaskColumn) -> list[Any]:
+    values = [row.get(column.name) for row in rows]
+    if column.dtype == "int":
+        return [None if value is None else int(value) for value in values]
+    if column.dtype == "json":
+        return [
+            value if value is None or isinstance(value, str) else json.dumps(value, default=str, sort_keys=True)
+            for value in values
+        ]
+    return values
 
 
 def read_frame(paths: Path | Sequence[Path], columns: Sequence[str] | None = None) -> pd.DataFrame:
