@@ -122,15 +122,16 @@ def spread(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
     [1.0, 2.0, 1.0]
     """
     bins = len(edges) - 1
-    keep = np.isfinite(begin) & np.isfinite(end) & np.isfinite(amount)
+    keep = np.isfinite(amount) & (end >= edges[0]) & (begin <= edges[-1])
     if not keep.all():
         begin, end, amount = begin[keep], end[keep], amount[keep]
-    end = np.maximum(end, begin + 1e-9)
-    slope = amount / (end - begin)
-    begin, end = np.clip(begin, edges[0], edges[-1]), np.clip(end, edges[0], edges[-1])
+    point = end <= begin
+    slope = amount / np.where(point, 1.0, end - begin)
+    begin, end = np.maximum(begin, edges[0]), np.minimum(end, edges[-1])
     first = np.minimum(np.searchsorted(edges, begin, side="right") - 1, bins - 1)
     last = np.maximum(np.searchsorted(edges, end, side="left") - 1, first)
-    out = np.bincount(first, slope * (np.minimum(end, edges[first + 1]) - begin), minlength=bins)
+    inside = np.where(point, 1.0, np.minimum(end, edges[first + 1]) - begin)
+    out = np.bincount(first, slope * inside, minlength=bins)
     more = np.flatnonzero(last > first)
     out += np.bincount(last[more], slope[more] * (end[more] - edges[last[more]]), minlength=bins)
     through = more[last[more] > first[more] + 1]
