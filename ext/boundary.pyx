@@ -18,6 +18,7 @@ cdef extern from "<time.h>" nogil:
     int clock_gettime(clockid_t, timespec *)
     clockid_t CLOCK_REALTIME
     clockid_t CLOCK_MONOTONIC
+    clockid_t CLOCK_PROCESS_CPUTIME_ID
     clockid_t CLOCK_THREAD_CPUTIME_ID
 
 cdef extern from "<sys/resource.h>" nogil:
@@ -91,6 +92,12 @@ def stop(int descriptor, int clear, int statm):
     return mono, cpu, counted(&found, looked + read, clear >= 0) if looked else None, memory, children()
 
 
+def look(int clear, int statm):
+    cdef ssize_t read = 0
+    memory = peak(clear) if clear >= 0 else resident(statm, &read)
+    return memory, children(), read, int(clear >= 0)
+
+
 cpdef peak(int clear):
     cdef rusage usage
     cdef long highest
@@ -121,6 +128,13 @@ cpdef tuple children():
         <int64_t>usage.ru_utime.tv_sec * 1_000_000_000 + usage.ru_utime.tv_usec * 1000,
         <int64_t>usage.ru_stime.tv_sec * 1_000_000_000 + usage.ru_stime.tv_usec * 1000,
     )
+
+
+def clocks(list tids):
+    cdef int64_t tid
+    # CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED, as `jumper_dask.counters.clocks` explains
+    threads = [now(<clockid_t>((~tid << 3) | 6)) for tid in tids]
+    return threads, now(CLOCK_PROCESS_CPUTIME_ID)
 
 
 cdef Py_ssize_t digits(char *to, int64_t number) noexcept:

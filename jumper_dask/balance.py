@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jumper_dask.children import Children
-from jumper_dask.readings import thread_cpu_ns
+from jumper_dask.readings import counters
 
 #: Starts of the names of Python threads -> whose they are; Dask's profiler serves the page of its event loop.
 NAMES = {"Profile": "loop", "jumper-": "own", "Dask-Offload": "offload", "Dask-Default-": "pool", "Dask-Actor-": "pool"}
@@ -65,7 +65,12 @@ class Balance:
         self._children_began_ns = children.seen_ns
         self._clocks: dict[int, int] = {}  # of known threads, as last seen
         self._whose: dict[int, str] = {}
-        self._base: dict[int, int] = {tid: ns for tid in _alive() if (ns := _clock(tid)) is not None}
+        self._known: list[int] = []  # the same threads
+        tids = _alive()
+        self._base: dict[int, int] = {
+            tid: ns for tid, ns in zip(tids, counters.clocks(tids)[0], strict=True) if ns >= 0
+        }
+        self._based_ns = 0  # what the known ones had used by then, and those that are gone used since
         self._gone = dict.fromkeys(("loop", "own", "offload", "pool"), 0)
         self._places: dict[int, Place] = {}
         self._gone_spent_ns = 0
@@ -78,32 +83,40 @@ class Balance:
 
     def loop(self, tid: int) -> None:
         """Say which thread runs an event loop of Dask."""
-        self._whose[tid] = "loop"
+        self._know({tid: "loop"})
 
     def runs(self, place: Place) -> None:
         """Say that a thread runs attempts."""
         self._places[place.tid] = place
-        self._whose[place.tid] = "pool"
+        self._know({place.tid: "pool"})
+
+    def _know(self, whose: dict[int, str]) -> None:
+        self._whose.update(whose)
+        self._known = list(self._whose)
+        self._based_ns = sum(self._base.get(tid, 0) for tid in self._known) - sum(self._gone.values())
 
     def read(self) -> None:
         """Read the clocks, the process's last: what a thread uses meanwhile is nobody's, and a few microseconds."""
-        known = sum(self._gone.values())
-        for tid in self._whose:
-            known += self._last(tid)
-        beyond = time.process_time_ns() - self._began_ns - known
+        known = self._known
+        clocks: list[int]
+        clocks, process_ns = counters.clocks(known)
+        if min(clocks, default=0) < 0:
+            clocks = [self._last(tid, ns) for tid, ns in zip(known, clocks, strict=True)]
+        self._clocks = dict(zip(known, clocks, strict=True))
+        beyond = process_ns - self._began_ns - sum(clocks) + self._based_ns
         self.unattributed_ns = beyond if self._met else max(self.unattributed_ns, beyond)
         self._met = False
         self.read_ns = time.monotonic_ns()
 
-    def _last(self, tid: int) -> int:
-        """Return what a known thread used since it is; of one that ended, what was seen last."""
-        now = _clock(tid)
-        if now is None and tid in self._places:  # what its last attempt saw
-            now = self._places[tid].ended_ns
-        last = self._clocks.get(tid, 0)
-        if now is not None:
-            last = self._clocks[tid] = max(now - self._base.get(tid, 0), last)
-        return last
+    def _last(self, tid: int, now_ns: int = -1) -> int:
+        """Return the clock of a known thread; of one that ended, what was seen last."""
+        if now_ns < 0 and tid in self._places:  # what its last attempt saw
+            now_ns = self._places[tid].ended_ns
+        return max(now_ns, self._clocks.get(tid, 0), self._base.get(tid, 0))
+
+    def _used(self, tid: int) -> int:
+        """Return what a known thread had used since it is, at the last reading."""
+        return max(0, self._clocks.get(tid, 0) - self._base.get(tid, 0))
 
     def helped_ns(self, place: Place) -> int:
         """Return what nobody known used since a thread began the attempt that it runs, if that was alone since."""
@@ -118,10 +131,11 @@ class Balance:
         alive = set(_alive())
         gone = [tid for tid in self._whose if tid not in alive] if alive else []
         for tid in gone:
-            self._gone[self._whose.pop(tid)] += self._last(tid)
+            self._gone[self._whose.pop(tid)] += self._last(tid) - self._base.get(tid, 0)
             self._clocks.pop(tid, None)
         for tid in self._base.keys() - alive:
             del self._base[tid]
+        self._know({})
         self.meet(alive)
         places = [tid for tid in gone if tid in self._places]
         self._gone_spent_ns += sum(self._places.pop(tid).spent_ns for tid in places)
@@ -132,14 +146,14 @@ class Balance:
         self.read()
         by = dict(self._gone)
         for tid, whose in self._whose.items():
-            by[whose] += self._clocks.get(tid, 0)
+            by[whose] += self._used(tid)
         threads = self._gone_spent_ns
         for tid, place in self._places.items():
             threads += place.spent_ns
             if place.attempt is not None:
-                threads += max(0, self._clocks.get(tid, 0) + self._base.get(tid, 0) - place.began_ns)
+                threads += max(0, self._clocks.get(tid, 0) - place.began_ns)
         helped = self.credited_ns + sum(self.helped_ns(place) for place in self._places.values())
-        steps = self.metered_ns + sum(meter.used_ns(self._now) for meter in self.meters)
+        steps = self.metered_ns + sum(meter.used_ns(lambda tid: self._clocks.get(tid, 0)) for meter in self.meters)
         children = self._children
         orphans = children.seen_ns - self._children_began_ns - children.given_ns - children.own_ns
         parts = {
@@ -152,20 +166,20 @@ class Balance:
         }
         return {"mono_ns": self.read_ns, "pid": os.getpid(), "cpu_ns": sum(parts.values()), **parts}
 
-    def _now(self, tid: int) -> int:
-        return self._clocks.get(tid, 0) + self._base.get(tid, 0)
-
     def meet(self, alive: Collection[int] | None = None) -> None:
         """Learn whose the threads are that are not known yet: Python's by their names, others by the kernel's."""
         names: dict[int | None, str] | None = None
+        met: dict[int, str] = {}
         for tid in _alive() if alive is None else alive:
             if tid not in self._whose:
                 names = names or {thread.native_id: thread.name for thread in threading.enumerate()}
                 name = names.get(tid) or _comm(tid)
                 whose = next((whose for part, whose in NAMES.items() if part in name), None)
                 if whose is not None:
-                    self._whose[tid] = whose
-                    self._met = True
+                    met[tid] = whose
+        if met:
+            self._met = True
+            self._know(met)
 
 
 def _alive() -> list[int]:
@@ -181,10 +195,3 @@ def _comm(tid: int) -> str:
         return Path(f"/proc/self/task/{tid}/comm").read_text()
     except OSError:
         return ""
-
-
-def _clock(tid: int) -> int | None:
-    try:
-        return thread_cpu_ns(tid)
-    except OSError:
-        return None

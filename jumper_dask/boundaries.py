@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: What Python says before it makes a process (docs.python.org, "Audit events table").
 SPAWNS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.system", "os.posix_spawn"})
-#: A look that is younger than this serves the next start too, in ns: between two tasks of a thread nothing happens.
+#: A look that is younger than this serves the next start too, in ns; the I/O of a thread does that used less CPU since.
 FRESH_NS = 500_000
 SHARED = ("shared",)
 #: The attempt id of a call of an actor's method: each has a key of its own.
@@ -92,7 +92,6 @@ class Runner:
         "io_file",
         "spawner",
         "spent_ns",
-        "stopped_ns",
         "tid",
     )
 
@@ -102,18 +101,17 @@ class Runner:
         self.io_file = -1 if io_file is None else io_file
         self.attempt: Attempt | None = None
         self.spawner: Spawner | None = None
-        self.spent_ns = self.began_ns = self.ended_ns = self.beside_ns = self.stopped_ns = 0
+        self.spent_ns = self.began_ns = self.ended_ns = self.beside_ns = 0
         self.io: Io = None
 
-    def start(self, now_ns: int) -> tuple[int, Reading]:
-        """Return the time and what the thread has used; I/O from the last end where that was just now."""
+    def start(self) -> tuple[int, Reading]:
+        """Return the time and what the thread has used; I/O from the last end where it did hardly anything since."""
+        begin_ns, cpu_ns, _ = counters.start(-1)
         io = self.io
-        if io is None or now_ns - self.stopped_ns > FRESH_NS:
+        if io is None or cpu_ns - self.ended_ns > FRESH_NS:
             begin_ns, cpu_ns, io = counters.start(self.io_file)
             if io is None:
                 return begin_ns, Reading(cpu_ns)
-        else:
-            begin_ns, cpu_ns, _ = counters.start(-1)
         # what is read and written to learn this is no task's
         read, written, _, _, read_chars, write_chars = io
         return begin_ns, Reading(cpu_ns, read, written, read_chars, write_chars)
@@ -152,6 +150,7 @@ class Ledger:
 
     def begin(self, attempt: Attempt) -> None:
         """Note that the calling thread begins an attempt."""
+        memory = self.memory
         self._lock.acquire()  # `with` takes three times as long
         try:
             try:
@@ -163,8 +162,11 @@ class Ledger:
             if runner.attempt is not None:  # what it ran before did not come to its end
                 self.end()
             now = time.monotonic_ns()
-            if now - self._looked_ns > FRESH_NS and self._look(now):
-                runner.io = None
+            if now - self._looked_ns > FRESH_NS:
+                seen, reaped, read, written = counters.look(memory.clear, memory.statm)
+                files, io = self._look(now, None, seen, reaped), runner.io
+                if io is not None:
+                    runner.io = None if files or seen is None else (*io[:4], io[4] + read, io[5] + written)
             self._enter(attempt)
             balance = self.balance
             if now - balance.read_ns > SHORT_NS and len(self.working) == 1 and balance.possible:
@@ -172,7 +174,7 @@ class Ledger:
             runner.beside_ns = balance.unattributed_ns
             attempt.thread = runner.tid
             runner.attempt, runner.spawner = attempt, None
-            attempt.begin_ns, base = runner.start(now)
+            attempt.begin_ns, base = runner.start()
             attempt.base, runner.began_ns = base, base.cpu_ns
         finally:
             self._lock.release()
@@ -186,8 +188,7 @@ class Ledger:
         self._lock.acquire()
         try:
             mono_ns, cpu_ns, io, seen, reaped = counters.stop(runner.io_file, memory.clear, memory.statm)
-            attempt.mono_ns = runner.stopped_ns = mono_ns
-            runner.ended_ns = cpu_ns
+            attempt.mono_ns, runner.ended_ns = mono_ns, cpu_ns
             runner.spent_ns += cpu_ns - runner.began_ns
             files = self._look(mono_ns, runner.spawner, seen, reaped)
             runner.io = None if files or seen is None else io
@@ -209,6 +210,7 @@ class Ledger:
         self.balance.read()
         if self.balance.helped_ns(runner):  # perhaps by somebody who is new
             self.balance.meet()
+            runner.io = None  # files were read for that
             self.balance.read()
         if helped := self.balance.helped_ns(runner):
             attempt.helpers_cpu_ns = helped

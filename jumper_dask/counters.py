@@ -7,7 +7,7 @@ import resource
 import time
 from typing import Any
 
-__all__ = ["Io", "Look", "Moment", "children", "note", "parse", "peak", "start", "stop"]
+__all__ = ["Io", "Look", "Moment", "children", "clocks", "look", "note", "parse", "peak", "start", "stop"]
 
 #: I/O of a thread: read bytes, write bytes, read chars, write chars, and the last two as they are once all of a
 #: boundary has been read; None where it is not known
@@ -67,11 +67,17 @@ def stop(descriptor: int, clear: int, statm: int) -> tuple[int, int, Io, Look, t
     cpu_ns = time.thread_time_ns()
     mono_ns = time.monotonic_ns()
     found = _io(descriptor)
-    memory, read = (peak(clear), 0) if clear >= 0 else _resident(statm)
+    memory, reaped, read, written = look(clear, statm)
     if found is None:
-        return mono_ns, cpu_ns, None, memory, children()
+        return mono_ns, cpu_ns, None, memory, reaped
     io, looked = found
-    return mono_ns, cpu_ns, (*io, io[2] + looked + read, io[3] + (clear >= 0)), memory, children()
+    return mono_ns, cpu_ns, (*io, io[2] + looked + read, io[3] + written), memory, reaped
+
+
+def look(clear: int, statm: int) -> tuple[Look, tuple[int, int], int, int]:
+    """Return memory as :func:`stop`, what :func:`children` returns, and how many chars were read and written for it."""
+    memory, read = (peak(clear), 0) if clear >= 0 else _resident(statm)
+    return memory, children(), read, int(clear >= 0)
 
 
 def peak(clear: int) -> Look:
@@ -106,6 +112,22 @@ def children() -> tuple[int, int]:
     """Return the user and system CPU of the reaped children in ns."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return round(usage.ru_utime * 1e6) * 1000, round(usage.ru_stime * 1e6) * 1000
+
+
+def clocks(tids: list[int]) -> tuple[list[int], int]:
+    """Return the CPU of threads of this process, negative where one is gone, then that of the process, in ns.
+
+    Source: the kernel's clock of a thread, ``(~tid << 3) | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED``
+    (clock_getcpuclockid(3), include/linux/posix-timers.h); unlike schedstat it is right while the thread runs.
+    """
+    return [_clock(tid) for tid in tids], time.process_time_ns()
+
+
+def _clock(tid: int) -> int:
+    try:
+        return time.clock_gettime_ns((~tid << 3) | 6)
+    except OSError:
+        return -1
 
 
 def note(place: Any, at: int, size: int, *words: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import time
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,20 +44,6 @@ class Io(NamedTuple):
     write_bytes: int
     read_chars: int
     write_chars: int
-
-
-def thread_cpu_ns(tid: int) -> int:
-    """Return the CPU time of a thread of this process in ns.
-
-    Source: the kernel's clock of a thread, ``(~tid << 3) | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED``
-    (clock_getcpuclockid(3), include/linux/posix-timers.h); unlike schedstat it is right while the thread runs.
-
-    Raises
-    ------
-    OSError
-        Where there is no such thread.
-    """
-    return time.clock_gettime_ns((~tid << 3) | 6)
 
 
 class ThreadsIo:

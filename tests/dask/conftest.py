@@ -69,6 +69,14 @@ def boom() -> None:
     raise ValueError("on purpose")
 
 
+class ReadsItself:
+    """What reads 32 MiB when somebody asks how large it is."""
+
+    def __sizeof__(self) -> int:
+        with open("/dev/zero", "rb") as file:
+            return len(file.read(32 << 20))
+
+
 def burn_again(seconds: float, mark: str) -> None:
     """Use CPU time, and ask to be run again unless a file says that this is the second time."""
     burn(seconds)

@@ -120,6 +120,33 @@ def test_a_stop_says_what_the_next_start_would_read(counters: Any, own_io: int, 
     assert stopped[3][1] == pytest.approx(Memory(False).rss(), abs=8 << 20)
 
 
+@pytest.mark.parametrize("by", ["/proc/self/clear_refs", "/proc/self/statm"])
+def test_a_look_says_what_it_read_and_wrote_itself(counters: Any, own_io: int, by: str) -> None:
+    descriptor = os.open(by, os.O_WRONLY if by.endswith("refs") else os.O_RDONLY)
+    clear, statm = (descriptor, -1) if by.endswith("refs") else (-1, descriptor)
+    before = counters.start(own_io)[2]
+    memory, children, read, written = counters.look(clear, statm)
+    after = counters.start(own_io)[2]
+    os.close(descriptor)
+    assert after[2:4] == (before[4] + read, before[5] + written)
+    assert memory[1] == pytest.approx(Memory(False).rss(), abs=8 << 20) and children == counters.children()
+    assert counters.look(-1, -1)[0] is None
+
+
+def test_the_clock_of_each_thread_and_of_all(counters: Any) -> None:
+    ended = threading.Thread(target=time.thread_time)
+    ended.start()
+    ended.join()
+    deadline = time.monotonic() + 30
+    while os.path.exists(f"/proc/self/task/{ended.native_id}"):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    (mine, gone), process = counters.clocks([threading.get_native_id(), ended.native_id])
+    assert mine <= time.thread_time_ns() < mine + 50_000_000
+    assert mine <= process <= time.process_time_ns() < process + 500_000_000
+    assert gone < 0
+
+
 def test_a_note_fits_whole_or_not_at_all(counters: Any) -> None:
     place = bytearray(b"." * 200)
     before, wall = time.monotonic_ns(), time.time_ns()

@@ -103,6 +103,15 @@ def test_failed_and_retried_tasks_have_their_attempts(kit: Any, tmp_path: Path) 
     assert tasks.attempt_id.nunique() == 2
 
 
+def test_what_a_result_reads_when_dask_asks_for_its_size_is_not_the_next_task_s(kit: Any, tmp_path: Path) -> None:
+    with kit.cluster(threads=1, plugin=False) as client:
+        client.register_plugin(jumper_dask.JumperPlugin(reset_peak=False))
+        client.gather([client.submit(kit.ReadsItself, key="reads"), client.submit(kit.time.sleep, 0, key="next")])
+        tasks = kit.by_key(jumper_dask.collect(client, tmp_path / "run"))
+    assert tasks.start_ns["reads"] < tasks.start_ns["next"]
+    assert tasks.read_chars.to_dict() == {"reads": 0, "next": 0}
+
+
 @pytest.mark.parametrize("busy_s", [0.1, 0.8], ids=["between two samples", "over several"])
 def test_a_task_that_reschedules_itself_does_not_leave_its_cost_to_the_next(
     kit: Any, tmp_path: Path, busy_s: float
