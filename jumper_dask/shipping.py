@@ -16,9 +16,12 @@ import random
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection
+from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from jumper.monitor.segment import SegmentWriter
 from jumper.schema import segment as fmt
 from jumper.utilities import node_name, safe_name
 from jumper_dask.running import beside
@@ -45,7 +48,7 @@ Reader = Callable[[int, int], bytes]
 class Source:
     """A segment on its way: how it is read, and how much of it was acknowledged."""
 
-    #: Segments that this process writes. It must not open them: closing a second descriptor drops the lock (fcntl(2)).
+    #: Segments of this process that are on their way, also those that no `SegmentWriter` has open.
     own: ClassVar[set[Path]] = set()
 
     def __init__(
@@ -96,7 +99,7 @@ class Source:
 
     def _bytes(self, offset: int, size: int) -> bytes:
         try:
-            if self._read is not None:
+            if self._read is not None and str(self.path) in SegmentWriter.open_here:
                 return self._read(offset, size)
             if self.descriptor is None:
                 self.descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -157,9 +160,18 @@ class Shipper:
         Id of the run, and address of this worker.
     on_clock : callable
         Takes each `clock` record.
+    executor : Executor, optional
+        Whose thread touches the files; default is the event loop's.
     """
 
-    def __init__(self, call: Call, run: str, sender: str, on_clock: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        call: Call,
+        run: str,
+        sender: str,
+        on_clock: Callable[[dict[str, Any]], None],
+        executor: Executor | None = None,
+    ) -> None:
         self.sources: list[Source] = []
         self.period_s = 2.0
         self.due_s = time.monotonic()
@@ -169,6 +181,7 @@ class Shipper:
         self._run = run
         self._sender = sender
         self._on_clock = on_clock
+        self._executor = executor
         self._clock = Clock()
         self._busy = asyncio.Lock()
         self._phase = zlib.crc32(f"{os.uname().nodename} {sender}".encode()) / 2**32
@@ -201,13 +214,14 @@ class Shipper:
             await asyncio.wait_for(self._busy.acquire(), budget_s)
         except TimeoutError:
             return False
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, self._executor)
         try:
             for source in list(self.sources):
-                while shard := await asyncio.to_thread(source.next):
+                while shard := await in_thread(source.next):
                     left = min(ACK_S, deadline - time.monotonic())
                     if left <= 0 or not await self._push(source, shard, left):
                         return False
-                    await asyncio.to_thread(source.release)
+                    await in_thread(source.release)
             return True
         finally:
             self._busy.release()
@@ -254,7 +268,9 @@ def adopt(folder: Path, run: str, known: Collection[Path] = ()) -> list[Source]:
     prefix = safe_name(node_name(), 80) + "."
     for path in folder.glob("*" + fmt.SUFFIX):
         parts = path.name.removesuffix(fmt.SUFFIX).rsplit(".", 2)
-        if len(parts) != 3 or not path.name.startswith(prefix) or path in Source.own or path in known:
+        if len(parts) != 3 or not path.name.startswith(prefix) or path in known:
+            continue
+        if path in Source.own or str(path) in SegmentWriter.open_here:
             continue
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

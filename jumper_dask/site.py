@@ -66,10 +66,10 @@ class Site:
         self._overflow = 0
         self.interval = float(side.config["interval"])
         self.totals = Totals()
-        self.shipper = Shipper(self._call, run, side.worker.address, self.note)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="jumper-spool")
+        self.shipper = Shipper(self._call, run, side.worker.address, self.note, self._thread)
         self.shipper.live = self._live
         self._config = side.config
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="jumper-spool")
         self._writer: SegmentWriter | None = None
         self._agent: Sampling | None = None
         self._trouble: str | None = None
@@ -214,15 +214,19 @@ class Site:
         try:
             ready = self._agent.start()
             self.shipper.sources.append(Source(Path(ready["segment_path"])))
-            writers = getattr(self._agent, "writers", ())
-            self.shipper.sources += [Source(writer.path, read=writer.read) for writer in writers]
-            if not writers:
-                self.shipper.sources += [Source(Path(path)) for path in ready.get("also", ())]
+            self._meet_writers()
         except MonitorUnavailableError as error:
             self._agent = None
             self.event("monitor-unavailable", str(error))
         self._adopt()
         self._write()
+
+    def _meet_writers(self) -> None:
+        """Ship what Python collectors find, too; of some that is first written when they find something."""
+        known = {source.path for source in self.shipper.sources}
+        for writer in getattr(self._agent, "writers", ()):
+            if writer.path not in known:
+                self.shipper.sources.append(Source(writer.path, read=writer.read))
 
     def event(self, kind: str, text: str, **more: Any) -> None:
         """Note what happened."""
@@ -262,6 +266,7 @@ class Site:
         if row is not None:
             writer.row("worker", row)
         writer.flush()
+        self._meet_writers()
 
     def _flush_agent(self, timeout_s: float) -> None:
         if self._agent is not None:

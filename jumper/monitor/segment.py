@@ -14,7 +14,7 @@ import stat
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jumper.schema import VERSION
 from jumper.schema import segment as fmt
@@ -140,6 +140,9 @@ class SegmentWriter:
     >>> folder.cleanup()
     """
 
+    #: Files that this process has open. Nobody here may open one again: closing that drops the lock (fcntl(2)).
+    open_here: ClassVar[set[str]] = set()
+
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -163,10 +166,12 @@ class SegmentWriter:
         self._owner = os.getpid()
         self._schema_stale = True
         self._header = {**segment_header(self.segment_id, self.node), **(header or {})}
+        self.open_here.add(self.name)
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             self._fd: int | None = os.open(self.name, flags, 0o600)
         except OSError as error:
+            self.open_here.discard(self.name)
             raise SpoolError(f"cannot make the segment {self.name}: {error.strerror}") from error
         with contextlib.suppress(OSError):  # some shared file systems have no locks; the adopter then looks at the pid
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -239,6 +244,7 @@ class SegmentWriter:
         with contextlib.suppress(OSError):
             os.close(self._fd)
         self._fd = None
+        self.open_here.discard(self.name)
 
     @staticmethod
     def _dtype(name: str) -> str:

@@ -214,13 +214,12 @@ class NativeSampling:
             self._follow_now(0.0)
             self._follower = threading.Thread(target=self._follow, name="jumper-follower", daemon=True)
             self._follower.start()
-        also = [os.fspath(self._extra.path)] if self._extra is not None else []
-        self.ready = {**ready_message(settings, "native", self._path), "also": also}
+        self.ready = ready_message(settings, "native", self._path)
         return self.ready
 
     @property
     def writers(self) -> list[SegmentWriter]:
-        """Segments that are written from Python, to be read through their own descriptor."""
+        """Segments that are written from Python, to be read through their own descriptor; one may come later."""
         return [self._extra] if self._extra is not None else []
 
     def set_levels(self, levels: Collection[str]) -> None:
