@@ -13,8 +13,8 @@ import pandas as pd
 
 from jumper.analysis.tables import floats, texts
 from jumper.analysis.units import digits, human_bytes, human_seconds, percent
+from jumper.report.canvas import holoviews, plain
 from jumper.report.data import RunRows
-from jumper.report.elements import holoviews, plain
 from jumper.report.theme import OTHER, Theme
 
 if TYPE_CHECKING:

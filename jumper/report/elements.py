@@ -1,10 +1,4 @@
-"""Pictures of one run as HoloViews elements: each function turns rows into one row of the timeline.
-
-What these elements rely on: Canvas, because a software WebGL redraws 20 to 70 times slower; the
-same borders on every row, so that the time axes line up; data first in each overlay, because an
-overlay takes its axes from its first element (holoviews#4398); a value dimension of its own for
-each row, because rows that share one share their y axis.
-"""
+"""Pictures of one run over time: each function turns rows into one row of the timeline."""
 
 from __future__ import annotations
 
@@ -18,16 +12,14 @@ import pandas as pd
 from jumper.analysis.tables import floats, texts
 from jumper.analysis.timeline import OUTSIDE
 from jumper.analysis.units import human_bytes, human_seconds
-from jumper.report.canvas import finish, holoviews, plain
+from jumper.report.canvas import Picture, plain
 from jumper.report.data import MOST_COLOURS, OTHER_GROUPS, Lines, RunRows, Stack
-from jumper.report.stacks import hover, mirrored, stacked, top_of
+from jumper.report.marks import Bars, Image, milliseconds
+from jumper.report.stacks import area, mirrored, said, stacked, top_of
 from jumper.report.theme import OTHER, PALETTE, Theme
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
-
-__all__ = ["calls", "cpu", "finish", "gpu", "holoviews", "io", "memory", "metric", "network", "nodes", "overview",
-           "plain", "tasks"]  # fmt: skip
 
 #: Rectangles that carry hover texts; past it the longest and failed, over an image of the others.
 MOST_BARS = 5000
@@ -35,64 +27,63 @@ MOST_BARS = 5000
 LEAST_SHARE = 0.05
 
 
-def overview(rows: RunRows, theme: Theme) -> Any:
+def overview(rows: RunRows, theme: Theme) -> Picture:
     """Attempts that run (of one attempt: its busy cores), over the whole time: the row of the brush."""
-    hv = holoviews()
     line, what = rows.running, "Running tasks"
     if len(rows.bars) < 2:
         stack = rows.cpu
         line, what = (np.sum(list(stack.layers.values()), axis=0) if stack else rows.running), "Busy cores"
-    area = hv.Area((rows.time, line.astype("f4")), "time", "overview").opts(
-        backend="bokeh", color=theme.muted, alpha=0.45, line_width=0
-    )
-    title = f"{what}: drag the window to move or zoom every row"
-    return finish(area, rows, theme, 92, title, yaxis=None, xaxis="bottom", ylim=(0, top_of(line)),
-                  default_tools=[], active_tools=[])  # fmt: skip
+    return Picture(
+        rows=rows, theme=theme, mark=said(rows, "overview", {what: line}, "{0.0}", ""), height=92,
+        title=f"{what}: drag the window to move or zoom every row", limits=(0, top_of(line)),
+        paint=lambda figure, source: area(figure, source, 0, "overview_0", theme.muted, 0.45),
+    )  # fmt: skip
 
 
-def tasks(rows: RunRows, theme: Theme) -> Any | None:
+def tasks(rows: RunRows, theme: Theme) -> Picture | None:
     """Attempts as bars in the lanes of their nodes, coloured by group; failed ones outlined."""
     bars = rows.bars
     if len(bars) < 2:
         return None
-    hv = holoviews()
-    from bokeh.models import HoverTool
-
     lanes, spans = rows.lanes
     height = max(end for _, end in spans.values())
     drawn, rest = split_bars(bars, rows.folded)
     table = rows.run.tasks.iloc[drawn["index"].to_numpy()]
     low = height - 1 - lanes[drawn.index.to_numpy()]
-    frame = pd.DataFrame({
-        "time": rows.clock(drawn["start"].to_numpy()), "low": low + 0.06,
-        "end": rows.clock(drawn["stop"].to_numpy()), "high": low + 0.94,
+    corners = {"left": rows.clock(drawn["start"].to_numpy()), "bottom": low + 0.06,
+               "right": rows.clock(drawn["stop"].to_numpy()), "top": low + 0.94}  # fmt: skip
+    words = {
         "fill": [rows.colour.get(name, OTHER) for name in drawn["type"]], "number": drawn["index"].to_numpy(),
         "task": [text[:160] for text in texts(table, "key")], "place": _places(table),
         "wall": [human_seconds(v) for v in _known(table, "wall_s")],
         "cpu": [human_seconds(v) for v in _known(table, "cpu_s")],
         "memory": _memory_of_asked(table), "state": texts(table, "state"),
-    })  # fmt: skip
+    }  # fmt: skip
     tips = [("task", "@task"), ("on", "@place"), ("start", "@left{%H:%M:%S}"), ("wall time", "@wall"),
             ("CPU time", "@cpu"), ("memory peak", "@memory"), ("state", "@state")]  # fmt: skip
-    hover = HoverTool(tooltips=tips, formatters={"@left": "datetime"}, point_policy="follow_mouse")
-    corners = ["time", "low", "end", "high"]
-    rectangles = hv.Rectangles(frame, corners, list(frame.columns[4:])).opts(
-        backend="bokeh", color="fill", line_width=0, tools=[hover, "tap"], nonselection_alpha=0.18,
-        nonselection_line_alpha=0,
-    )  # fmt: skip
-    failed = hv.Rectangles(frame.loc[drawn["bad"].to_numpy(), corners], corners, []).opts(
-        backend="bokeh", fill_alpha=0, line_color=theme.text, line_width=1.6
-    )
-    picture = rectangles * failed
-    bands = [(height - end, height - first) for first, end in spans.values()]
-    picture = picture * hv.HSpans(pd.DataFrame(bands, columns=["from", "to"]), ["from", "to"]).opts(
-        backend="bokeh", color=theme.band, alpha=1, line_width=0, level="underlay"
-    )
-    if len(rest):
-        picture = picture * _crowd(rows, rest, height)
+    bad = drawn["bad"].to_numpy()
+    crowd = dominant(rows, rest, height) if len(rest) else None
+
+    def paint(figure: Any, source: Any) -> None:
+        from bokeh.models import ColumnDataSource, HStrip, Quad
+
+        rows_of_nodes = height - np.array(list(spans.values()))
+        bands: dict[str, Any] = {"from": rows_of_nodes[:, 1], "to": rows_of_nodes[:, 0]}
+        strip = HStrip(y0="from", y1="to", fill_color=theme.band, line_width=0, line_color=None)
+        figure.add_glyph(ColumnDataSource(bands), strip, level="underlay")
+        if crowd is not None:
+            _crowd(figure, rows, crowd)
+        outline = Quad(left="left", bottom="bottom", right="right", top="top", fill_color=None,
+                       line_color=theme.text, line_width=1.6)  # fmt: skip
+        failed = ColumnDataSource({name: values[bad] for name, values in corners.items()})
+        figure.add_glyph(failed, outline, nonselection_glyph=None)
+
     ticks = [(height - (first + end) / 2, plain(_short(name))) for name, (first, end) in spans.items()]
-    return finish(picture, rows, theme, 48 + int(np.clip(13 * height, 44, 470)), "Tasks on node lanes",
-                  yticks=ticks[:: -(-len(ticks) // 40)], ylim=(-0.6, height + 0.6))  # fmt: skip
+    return Picture(
+        rows=rows, theme=theme, mark=Bars({**corners, **words}, tips), title="Tasks on node lanes", paint=paint,
+        height=48 + int(np.clip(13 * height, 44, 470)), limits=(-0.6, height + 0.6),
+        ticks=ticks[:: -(-len(ticks) // 40)],
+    )  # fmt: skip
 
 
 def split_bars(bars: pd.DataFrame, folded: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -108,15 +99,16 @@ def split_bars(bars: pd.DataFrame, folded: bool = False) -> tuple[pd.DataFrame, 
     return bars.iloc[np.sort(alone)], bars if folded else bars.iloc[np.sort(rank[MOST_BARS:])]
 
 
-def _crowd(rows: RunRows, rest: pd.DataFrame, height: int) -> Any:
-    """Draw many attempts as an image: the group that held a row longest in each bin."""
-    hv = holoviews()
-    held = dominant(rows, rest, height)
-    image = np.where(held < 0, np.nan, held).astype("f4")
-    return hv.Image(image, bounds=_bounds(rows, 0, height), kdims=["time", "low"], vdims="crowd").opts(
-        backend="bokeh", cmap=list(rows.colour.values()), clim=(-0.5, len(rows.colour) - 0.5), hooks=[_below],
-        clipping_colors={"NaN": (0, 0, 0, 0)},
-    )  # fmt: skip
+def _crowd(figure: Any, rows: RunRows, held: Ints) -> None:
+    """Paint many attempts as an image: the group that held a row longest in each bin."""
+    from bokeh.models import ColumnDataSource, Image, LinearColorMapper
+
+    left, right = map(milliseconds, _span(rows))
+    mapper = LinearColorMapper(palette=list(rows.colour.values()), low=-0.5, high=len(rows.colour) - 0.5,
+                               nan_color=(0, 0, 0, 0))  # fmt: skip
+    source = ColumnDataSource({"image": [np.where(held < 0, np.nan, held)[::-1].astype("f4")]})
+    image = Image(image="image", x=left, y=0, dw=right - left, dh=len(held), color_mapper=mapper)
+    figure.add_glyph(source, image, level="underlay")
 
 
 def dominant(rows: RunRows, bars: pd.DataFrame, height: int) -> Ints:
@@ -150,11 +142,7 @@ def _short(name: str) -> str:
     return name if len(name) <= 14 else f"{name[:6]}…{name[-7:]}"
 
 
-def _below(plot: Any, element: Any) -> None:
-    plot.handles["glyph_renderer"].level = "underlay"
-
-
-def cpu(rows: RunRows, theme: Theme) -> Any | None:
+def cpu(rows: RunRows, theme: Theme) -> Picture | None:
     """Busy cores, stacked by task group; CPU time that belongs to no attempt is grey."""
     stack = rows.cpu
     if stack is None:
@@ -165,7 +153,7 @@ def cpu(rows: RunRows, theme: Theme) -> Any | None:
     return stacked(rows, theme, stack, "cpu", title, fill, "busy cores", "")
 
 
-def memory(rows: RunRows, theme: Theme) -> Any | None:
+def memory(rows: RunRows, theme: Theme) -> Picture | None:
     """Memory in use, stacked by the task group that ran in each process; memory of idle processes is grey."""
     stack = rows.memory
     if stack is None:
@@ -184,60 +172,50 @@ def memory(rows: RunRows, theme: Theme) -> Any | None:
     return stacked(rows, theme, scaled, "memory", title, fill, unit, unit)
 
 
-def io(rows: RunRows, theme: Theme) -> Any | None:
+def io(rows: RunRows, theme: Theme) -> Picture | None:
     """Bytes a second from and to storage, of all that is watched."""
     return _transfer(rows, theme, "storage", "Storage I/O", ("process", "read_bytes", "write_bytes"), ("read", "write"))
 
 
-def calls(rows: RunRows, theme: Theme) -> Any | None:
+def calls(rows: RunRows, theme: Theme) -> Picture | None:
     """Bytes a second read and written through system calls: the page cache and pipes count here."""
     return _transfer(rows, theme, "calls", "I/O through system calls", ("process", "read_chars", "write_chars"),
                      ("read", "write"))  # fmt: skip
 
 
-def network(rows: RunRows, theme: Theme) -> Any | None:
+def network(rows: RunRows, theme: Theme) -> Picture | None:
     """Bytes a second over the network interfaces of the nodes, loopback left out."""
     return _transfer(rows, theme, "network", "Network of the nodes", ("system", "net_recv_bytes", "net_sent_bytes"),
                      ("received", "sent"))  # fmt: skip
 
 
-def nodes(rows: RunRows, theme: Theme) -> Any | None:
+def nodes(rows: RunRows, theme: Theme) -> Picture | None:
     """Node by time: percent of the CPUs that are busy, whoever uses them; missing samples in a colour of their own."""
     return _heat(rows, theme, rows.node_cpu, "node", "CPU busy", "CPU of the nodes, all users")
 
 
-def gpu(rows: RunRows, theme: Theme) -> Any | None:
+def gpu(rows: RunRows, theme: Theme) -> Picture | None:
     """Device by time: percent of the time that it is busy; missing samples in a colour of their own."""
     return _heat(rows, theme, rows.gpus, "device", "GPU busy", "GPU utilisation")
 
 
 def _heat(
     rows: RunRows, theme: Theme, lines: Mapping[str, Floats], dimension: str, word: str, title: str
-) -> Any | None:
+) -> Picture | None:
     if not lines:
         return None
-    hv = holoviews()
-    from bokeh.models import FixedTicker, HoverTool, PrintfTickFormatter
-    from bokeh.palettes import interp_palette
-
     names = sorted(lines)
-    image = np.round(np.vstack([lines[name] for name in names])).astype("f4")
-    hover = HoverTool(tooltips=[("time", "$x{%H:%M:%S}"), (word, "@image{0} %")], formatters={"$x": "datetime"})
-    picture = hv.Image(image, bounds=_bounds(rows, 0, len(names)), kdims=["time", dimension], vdims="busy").opts(
-        backend="bokeh", cmap=list(interp_palette(theme.ramp, 256)), clim=(0, 100), colorbar=True, clabel="",
-        tools=[hover], clipping_colors={"NaN": theme.gap},
-        # "%d %" would throw in the browser and blank the whole page: the sign is doubled
-        colorbar_opts={"width": 8, "padding": 4, "margin": 0, "bar_line_color": None, "major_tick_line_color": None,
-                       "ticker": FixedTicker(ticks=[0, 50, 100]), "formatter": PrintfTickFormatter(format="%d %%")},
-    )  # fmt: skip
+    values = np.round(np.vstack([lines[name] for name in names])).astype("f4")
     ticks = [(len(names) - 0.5 - i, plain(_short(name))) for i, name in enumerate(names)]
-    return finish(picture, rows, theme, int(np.clip(44 + 22 * len(names), 76, 420)), title,
-                  yticks=ticks[:: -(-len(ticks) // 30)], show_grid=False)  # fmt: skip
+    return Picture(
+        rows=rows, theme=theme, mark=Image(values, dimension, _span(rows), theme.ramp, theme.gap, word), title=title,
+        height=int(np.clip(44 + 22 * len(names), 76, 420)), limits=(0, len(names)),
+        ticks=ticks[:: -(-len(ticks) // 30)], grid=False,
+    )  # fmt: skip
 
 
-def metric(rows: RunRows, theme: Theme, found: Lines) -> Any:
+def metric(rows: RunRows, theme: Theme, found: Lines) -> Picture:
     """Any column of the samples: a line a node or process; past seven, their mean and range."""
-    hv = holoviews()
     dimension = "metric_" + re.sub(r"\W", "_", f"{found.level}_{found.metric}")
     lines = {name: line.astype("f4") for name, line in found.lines.items()}
     if len(lines) > MOST_COLOURS:
@@ -248,24 +226,28 @@ def metric(rows: RunRows, theme: Theme, found: Lines) -> Any:
             lines = {"highest": blank.copy(), "mean": blank.copy(), "lowest": blank.copy()}
             for name, reduce in (("highest", np.nanmax), ("mean", np.nanmean), ("lowest", np.nanmin)):
                 lines[name][known] = reduce(table[:, known], axis=0)
-    fill = dict(zip(lines, PALETTE, strict=False))
-    curves = [
-        hv.Curve((rows.time, line), "time", dimension).opts(backend="bokeh", color=fill[name], line_width=1.4)
-        for name, line in lines.items()
-    ]
+
+    def paint(figure: Any, source: Any) -> None:
+        from bokeh.models import Line
+
+        for number, colour in zip(range(len(lines)), PALETTE, strict=False):
+            line = Line(x="time", y=f"{dimension}_{number}", line_color=colour, line_width=1.4)
+            figure.add_glyph(source, line, nonselection_glyph=None)
+
     values = np.concatenate([line[np.isfinite(line)] for line in lines.values()])
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     low = 0.0 if 0 <= low < 0.5 * high else low
     room = (high - low or abs(high) or 1.0) * 0.1
-    picture = hv.Overlay([*curves, hover(rows, dimension, lines, "{0.00}", "")])
     scope = {"system": "of the node"}.get(found.level, f"of the {found.level}")
-    return finish(picture, rows, theme, 120, f"{found.metric} {scope}",
-                  ylim=(low - room if low else 0.0, high + room), yticks=4)  # fmt: skip
+    return Picture(
+        rows=rows, theme=theme, mark=said(rows, dimension, lines, "{0.00}", ""), title=f"{found.metric} {scope}",
+        height=120, limits=(low - room if low else 0.0, high + room), ticks=4, paint=paint,
+    )  # fmt: skip
 
 
 def _transfer(
     rows: RunRows, theme: Theme, dimension: str, title: str, source: tuple[str, str, str], words: tuple[str, str]
-) -> Any | None:
+) -> Picture | None:
     moved = rows.transfer(*source)
     if moved is None:
         return None
@@ -274,9 +256,9 @@ def _transfer(
     return mirrored(rows, theme, dimension, title, unit, scaled)
 
 
-def _bounds(rows: RunRows, low: float, high: float) -> tuple[Any, float, Any, float]:
+def _span(rows: RunRows) -> tuple[Any, Any]:
     left, right = rows.clock(np.array([rows.grid.start_ns, rows.grid.stop_ns]))
-    return left, low, right, high
+    return left, right
 
 
 def _known(table: pd.DataFrame, column: str) -> list[float | None]:

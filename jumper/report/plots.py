@@ -13,6 +13,7 @@ from jumper.schema.errors import RunError
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import RunTables
+    from jumper.report.canvas import Picture
     from jumper.report.data import RunRows
 
 #: Pixels that the labels of a time axis, and a legend, need; rows of the report have none of their own.
@@ -67,7 +68,7 @@ class Plots:
         from jumper.report.page.views import rows_of
 
         hv = self._ready()
-        pictures = [view.element for view in rows_of(self._rows, LIGHT)]
+        pictures = [picture.element() for picture in rows_of(self._rows, LIGHT)]
         if not pictures:
             raise RunError("this run has neither attempts nor samples to draw")
         pictures[0] = self._more(pictures[0], [self._legend], _LEGEND)
@@ -248,7 +249,7 @@ class Plots:
 
     def _ready(self) -> Any:
         need("pandas", "bokeh", "holoviews")
-        from jumper.report.elements import holoviews
+        from jumper.report.canvas import holoviews
 
         hv = holoviews()
         if "IPython" in sys.modules and not getattr(hv.extension, "_loaded", True):
@@ -261,8 +262,8 @@ class Plots:
         self._ready()
         return self._shown(getattr(elements, name)(self._rows, LIGHT), name)
 
-    def _shown(self, element: Any, name: str) -> Any:
-        element = self._plain(element, name)
+    def _shown(self, picture: Picture | None, name: str) -> Any:
+        element = self._plain(picture and picture.element(), name)
         if name in ("tasks", "cpu", "memory"):
             element = self._more(element, [self._legend], _LEGEND)
         return self._timed(element)
@@ -273,7 +274,7 @@ class Plots:
     @staticmethod
     def _more(element: Any, hooks: Sequence[Any], height: int, **options: Any) -> Any:
         """Return an element with what is added to its options: pixels of height, hooks."""
-        from jumper.report.elements import holoviews
+        from jumper.report.canvas import holoviews
 
         known = holoviews().Store.lookup_options("bokeh", element, "plot").kwargs
         return element.opts(backend="bokeh", height=known["height"] + height, hooks=[*known.get("hooks", ()), *hooks],
@@ -281,7 +282,7 @@ class Plots:
 
     def _legend(self, plot: Any, element: Any) -> None:
         """Name the groups by their colours, above a picture: the rows of the report have one legend for all."""
-        from jumper.report.elements import plain
+        from jumper.report.canvas import plain
 
         models, figure, nowhere = need("bokeh.models"), plot.state, [float("nan")]
         if figure.select_one({"name": "groups"}) is not None:

@@ -69,11 +69,9 @@ def colours(names: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, PALETTE, strict=False))
 
 
-def bokeh_theme(theme: Theme) -> Any:
-    """Return the theme as Bokeh applies it to models."""
-    from bokeh.themes import Theme as BokehTheme
-
-    return BokehTheme(json={"attrs": {
+def styles(theme: Theme) -> dict[str, dict[str, Any]]:
+    """Return how the page's Bokeh plots look: the properties of each kind of model."""
+    return {
         "Plot": {"background_fill_color": theme.panel, "border_fill_color": theme.panel, "outline_line_color": None},
         "Title": {"text_font": FONT, "text_font_size": "13px", "text_font_style": "bold", "text_color": theme.text,
                   "offset": 0},
@@ -82,9 +80,6 @@ def bokeh_theme(theme: Theme) -> Any:
                  "major_label_text_font": FONT, "major_label_text_font_size": "11px",
                  "major_label_text_color": theme.muted, "axis_line_color": None, "major_tick_line_color": theme.grid,
                  "minor_tick_line_color": None, "major_tick_out": 4, "major_tick_in": 0},
-        "Grid": {"grid_line_color": theme.grid},
-        "BaseColorBar": {"major_label_text_font": FONT, "major_label_text_font_size": "10px",
-                         "background_fill_alpha": 0, "major_label_text_color": theme.muted,
-                         "major_tick_line_color": None, "bar_line_color": None},
-        "Toolbar": {"logo": None, "autohide": True},
-    }})  # fmt: skip
+        "ColorBar": {"major_label_text_font": FONT, "major_label_text_font_size": "10px",
+                     "background_fill_alpha": 0, "major_label_text_color": theme.muted},
+    }  # fmt: skip

@@ -63,8 +63,8 @@ def write_report(run: RunTables, path: str | os.PathLike[str], theme: str = "lig
 
 def page(run: RunTables, theme: str = "light") -> str:
     """Return the page as text; see :func:`write_report`."""
-    need("numpy", "pandas", "jinja2", "bokeh", "holoviews")
-    from bokeh.embed import components
+    need("numpy", "pandas", "jinja2", "bokeh")
+    from bokeh.embed import json_item
     from jinja2 import Environment, PackageLoader
 
     from jumper.analysis.findings import findings
@@ -72,14 +72,14 @@ def page(run: RunTables, theme: str = "light") -> str:
     from jumper.report.data import RunRows
     from jumper.report.found import lead
     from jumper.report.page import charts, figures, tables, words
-    from jumper.report.theme import FONT, bokeh_theme, theme_of
+    from jumper.report.theme import FONT, theme_of
 
     colours = theme_of(theme)
     rows = RunRows(run)
     run = rows.run
     key, found = headline(run), findings(run)
     timeline = figures.linked(rows, colours)
-    script, div = components(timeline, theme=bokeh_theme(colours)) if timeline is not None else ("", "")
+    drawing = _json(json_item(timeline)) if timeline is not None else ""
     attempts, nodes = tables.tasks(rows), tables.nodes(rows)
     groups = tables.groups(rows, found)
     environment = Environment(loader=PackageLoader("jumper.report", "page"), autoescape=True)
@@ -88,13 +88,13 @@ def page(run: RunTables, theme: str = "light") -> str:
         title=title_of(run), subtitle=_subtitle(rows, key), lead=lead(found), calm=words.calm(key),
         figures=words.key_figures(rows, key), findings=found, parts=_parts(bool(groups), bool(nodes)),
         theme=colours, font=FONT, legend=rows.colour, marks=words.marks(rows, colours),
-        has_failed=bool(rows.bars["bad"].any()), timeline=div, script=script, words=words.in_words(rows),
+        has_failed=bool(rows.bars["bad"].any()), drawing=drawing, words=words.in_words(rows),
         notes=words.notes(rows, attempts), groups=groups, group_heads=tables.GROUP_HEADS,
         more_groups=words.left_out(len(rows.by_group), len(groups), "groups", "the most CPU time"),
         boxes=charts.boxes(rows), asked=charts.asked(rows), nodes=nodes,
         more_nodes=words.left_out(words.node_count(rows), len(nodes), "nodes", "the first names"),
         provenance=tables.provenance(rows, key), data=_json(attempts), css=(folder / "page.css").read_text("utf-8"),
-        js=(folder / "page.js").read_text("utf-8"), bokeh=_bokeh_js() if timeline is not None else "",
+        js=(folder / "page.js").read_text("utf-8"), bokeh=_bokeh_js() if drawing else "",
     )  # fmt: skip
 
 

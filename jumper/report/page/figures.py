@@ -1,17 +1,20 @@
-"""From HoloViews rows to one linked column of Bokeh figures: what HoloViews has no option for."""
+"""The timeline of the page: pictures drawn by Bokeh in one column, with one time range, a brush and a crosshair."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from jumper.report.canvas import holoviews
+from jumper.report.canvas import CLOCK, LEAST_WIDTH, LEFT, RIGHT, Picture, plain
 from jumper.report.data import RunRows
 from jumper.report.elements import overview
+from jumper.report.marks import Bars, milliseconds
 from jumper.report.page.views import rows_of
-from jumper.report.theme import Theme
+from jumper.report.theme import Theme, styles
 
-#: Columns that HoloViews writes besides the corners of the glyph.
-_DOUBLED = ("time", "low", "end", "high")
+#: Pixels of the labels of a time axis.
+_AXIS = 28
+#: What a tapped bar does: the page shows its attempt, by its position in the tasks table.
+_TAPPED = "const [i] = cb_obj.indices; if (i !== undefined) window.jumperShow?.(source.data.number[i])"
 
 
 def linked(rows: RunRows, theme: Theme) -> Any | None:
@@ -20,41 +23,74 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
     The overview above them carries the brush. Tapping a bar calls ``jumperShow(number)``
     of the page, with the position of the attempt in the tasks table.
     """
-    hv = holoviews()
-    from bokeh.layouts import column
-    from bokeh.models import CrosshairTool, CustomJS, Quad, Range1d, RangeTool
-    from bokeh.models.annotations import Span
-    from bokeh.models.renderers import GlyphRenderer
+    from bokeh.models import Column, DatetimeAxis, Range1d, RangeTool
 
     drawn = list(rows_of(rows, theme))
     if not drawn:
         return None
-    drawn[-1].element.opts(backend="bokeh", xaxis="bottom")
-    figures = [hv.render(row.element, backend="bokeh") for row in drawn]
-    figures[-1].height += 28
-    start, stop = (int(limit.astype("int64")) / 1e3 for limit in rows.limits)
+    start, stop = map(milliseconds, rows.limits)
     span = Range1d(start=start, end=stop, bounds=(start, stop), name="jumper-time")
-    line = Span(dimension="height", line_color=theme.muted, line_width=1, line_dash="dotted")
-    for figure in figures:
-        figure.x_range = span
-        figure.toolbar.logo = None
-        figure.xaxis[0].formatter.strip_leading_zeros = False  # 09:41, as everywhere else on the page
-        figure.add_tools(CrosshairTool(overlay=line))
-        for renderer in figure.renderers:
-            if not isinstance(renderer, GlyphRenderer):
-                continue
-            source: Any = renderer.data_source
-            if isinstance(renderer.glyph, Quad):
-                for name in _DOUBLED:
-                    source.data.pop(name, None)
-            if "number" in source.data:
-                source.name = "jumper-tasks"
-                code = "const [i] = cb_obj.indices; if (i !== undefined) window.jumperShow?.(source.data.number[i])"
-                source.selected.js_on_change("indices", CustomJS(args={"source": source}, code=code))
-    brush = hv.render(overview(rows, theme), backend="bokeh")
-    brush.toolbar.logo = None
-    brush.xaxis[0].formatter.strip_leading_zeros = False
+    clock = DatetimeAxis()  # ticks and words of all time axes
+    clock.formatter.update(strip_leading_zeros=False, **CLOCK)  # 09:41, as everywhere else on the page
+    brush = _figure(overview(rows, theme), Range1d(start=start, end=stop), clock, labelled=True)
+    brush.left[0].visible = False
     tool = RangeTool(x_range=span)
     tool.overlay.fill_color, tool.overlay.fill_alpha, tool.overlay.line_color = "#56B4E9", 0.18, "#56B4E9"
-    brush.add_tools(tool)
-    return column(brush, *figures, sizing_mode="stretch_width", spacing=2)
+    brush.tools = [tool]
+    figures = [_figure(picture, span, clock, labelled=picture is drawn[-1]) for picture in drawn]
+    figures[-1].height += _AXIS
+    _steered(figures, theme)
+    return Column(children=[brush, *figures], sizing_mode="stretch_width", spacing=2)
+
+
+def _steered(figures: list[Any], theme: Theme) -> None:
+    """Give figures the tools of a time axis, and one crosshair for all of them."""
+    from bokeh.models import BoxZoomTool, CrosshairTool, PanTool, ResetTool, SaveTool, WheelZoomTool
+    from bokeh.models.annotations import Span
+
+    line = Span(dimension="height", line_color=theme.muted, line_width=1, line_dash="dotted")
+    for figure in figures:
+        zoom = BoxZoomTool(dimensions="width")
+        figure.add_tools(PanTool(dimensions="width"), zoom, WheelZoomTool(dimensions="width"), ResetTool(), SaveTool(),
+                         CrosshairTool(overlay=line))  # fmt: skip
+        figure.toolbar.active_drag = zoom
+
+
+def _figure(picture: Picture, span: Any, clock: Any, *, labelled: bool) -> Any:
+    """Draw one picture; its time axis has labels or none."""
+    from bokeh import models as bokeh
+    from bokeh.models.annotations import Title
+
+    style, every = styles(picture.theme), bokeh.AllLabels()
+    figure: Any = bokeh.Plot(
+        x_range=span, y_range=bokeh.Range1d(start=picture.limits[0], end=picture.limits[1]),
+        title=Title(text=plain(picture.title), **style["Title"]), height=picture.height, min_width=LEAST_WIDTH,
+        sizing_mode="stretch_width", output_backend="canvas", min_border_left=LEFT, min_border_right=RIGHT,
+        min_border_top=10, min_border_bottom=10, toolbar=bokeh.Toolbar(logo=None), toolbar_location=None,
+        **style["Plot"],
+    )  # fmt: skip
+    bare: dict[str, Any] = {"major_label_text_font_size": "0pt", "major_tick_line_color": None}
+    across = bokeh.DatetimeAxis(ticker=clock.ticker, formatter=clock.formatter, major_label_policy=every,
+                                **{**style["Axis"], **({} if labelled else bare)})  # fmt: skip
+    up: Any = bokeh.LinearAxis(axis_label=picture.label, major_label_policy=every, **style["Axis"])
+    if isinstance(picture.ticks, int):
+        up.ticker.desired_num_ticks = picture.ticks
+    else:
+        up.ticker = bokeh.FixedTicker(ticks=[at for at, _ in picture.ticks])
+        up.major_label_overrides = dict(picture.ticks)
+    if picture.formatter is not None:
+        up.formatter = picture.formatter
+    figure.add_layout(across, "below")
+    figure.add_layout(up, "left")
+    if picture.grid:
+        figure.add_layout(bokeh.Grid(dimension=0, axis=across, grid_line_color=picture.theme.grid))
+        figure.add_layout(bokeh.Grid(dimension=1, axis=up, grid_line_color=picture.theme.grid))
+    source = picture.mark.draw(figure)
+    if picture.paint is not None:
+        picture.paint(figure, source)
+    if isinstance(picture.mark, Bars):
+        source.name = "jumper-tasks"
+        source.selected.js_on_change("indices", bokeh.CustomJS(args={"source": source}, code=_TAPPED))
+    for bar in figure.right:
+        bar.update(**style["ColorBar"])
+    return figure

@@ -179,5 +179,8 @@
     range.properties.start.change.connect(told);
     range.properties.end.change.connect(told);
   };
-  if (reset && window.Bokeh) link();
+  if (reset && window.Bokeh) {
+    Bokeh.embed.embed_item(JSON.parse(find("drawing").textContent), "pictures");
+    link();
+  }
 })();

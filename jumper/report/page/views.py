@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from jumper.report import elements
+from jumper.report.canvas import Picture
 from jumper.report.data import RunRows
 from jumper.report.theme import Theme
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One drawn row: the name of its view, and its HoloViews element."""
-
-    name: str
-    element: Any
-
-
-#: name -> function of (rows, theme) that returns an element, a list of elements, or None where there is no data
+#: name -> function of (rows, theme) that returns a picture, a list of pictures, or None where there is no data
 VIEWS: dict[str, Callable[[RunRows, Theme], Any]] = {
     "tasks": elements.tasks,
     "cpu": elements.cpu,
@@ -33,10 +24,8 @@ VIEWS: dict[str, Callable[[RunRows, Theme], Any]] = {
 }
 
 
-def rows_of(rows: RunRows, theme: Theme) -> Iterator[Row]:
+def rows_of(rows: RunRows, theme: Theme) -> Iterator[Picture]:
     """Yield the rows that have data."""
-    for name, view in VIEWS.items():
+    for view in VIEWS.values():
         drawn = view(rows, theme)
-        for element in drawn if isinstance(drawn, list) else [drawn]:
-            if element is not None:
-                yield Row(name, element)
+        yield from (picture for picture in (drawn if isinstance(drawn, list) else [drawn]) if picture is not None)
