@@ -73,7 +73,7 @@ def test_each_thread_that_we_start_in_a_worker_is_known_as_ours(kit: Any, tmp_pa
         if engine == "agent":
             client.run(without_native)
         client.register_plugin(jumper_dask.JumperPlugin(interval=0.1))
-        client.submit(kit.burn, 0.5).result()
+        client.submit(kit.children, 1, 0.5).result()
         jumper_dask.collect(client, tmp_path / "run")
         assert len(client.run(threads)[worker] - before) > 1
         assert client.run(nobodys, before)[worker] == {}
