@@ -77,15 +77,15 @@ def cpu_by_group(run: RunTables, grid: Grid, interval_s: float, grouping: Groupi
     tasks = run.tasks
     group, groups = grouping or group_codes(tasks)
     trees = _counters(targets(run), grid, interval_s, "pid")
-    pieces = _pieces(run, grid, interval_s, trees)
+    process = np.asarray(trees.keys.get_indexer(_keys(tasks, "pid")), dtype="int64")
+    pieces = _pieces(run, grid, interval_s, trees, process)
     out = {}
     of_group = group[pieces.owner]
     for code in np.unique(of_group):
         mine = of_group == code
         out[groups[code]] = spread(pieces.begin[mine], pieces.end[mine], pieces.amount[mine], grid.edges) / grid.width_s
     if len(trees.keys):
-        process = trees.keys.get_indexer(_keys(tasks, "pid"))
-        outside = _outside(trees, pieces, process[pieces.owner].astype("int64"), grid)
+        outside = _outside(trees, pieces, process[pieces.owner], grid)
         if outside.any():
             out[OUTSIDE] = outside
     return out
@@ -116,23 +116,30 @@ def _counters(samples: pd.DataFrame, grid: Grid, interval_s: float, last: str) -
     return Counters(keys[kept], grid.seconds(time_ns), value, number, seconds, increase)
 
 
-def _pieces(run: RunTables, grid: Grid, interval_s: float, trees: Counters) -> Pieces:
-    """Return what the attempts used, cut at the samples of their counters where they have a shape."""
+def _pieces(run: RunTables, grid: Grid, interval_s: float, trees: Counters, process: Ints) -> Pieces:
+    """Return what the attempts used, cut at the samples of their counters where they have a shape.
+
+    Parameters
+    ----------
+    trees : Counters
+        Those of processes.
+    process : array, shape (attempts,)
+        The number of the counter of each attempt's process, -1 where there is none.
+    """
     tasks = run.tasks
     start = times(tasks, "start_ns")
     begin = grid.seconds(times(tasks, "start_ns", grid.start_ns))
     end = np.maximum(grid.seconds(times(tasks, "stop_ns", grid.stop_ns)), begin)
     cpu = floats(tasks, "cpu_s")
     threads = _counters(run.samples("thread"), grid, interval_s, "tid")
-    keys = _keys(tasks, "thread")
-    process = np.where(keys.get_level_values(2) == 0, trees.keys.get_indexer(_keys(tasks, "pid")), -1)
-    thread = threads.keys.get_indexer(keys)
+    process = np.where(times(tasks, "thread") == 0, process, -1)
+    thread = threads.keys.get_indexer(_keys(tasks, "thread")) if len(threads.keys) else np.full(len(tasks), -1)
     order = np.flatnonzero(start > 0)
     pieces = []
     shaped = np.zeros(len(order), dtype=bool)
     if (np.maximum(process, thread)[order] >= 0).any():
         # attempts of one thread one after the other
-        chain, _ = pd.factorize(keys)
+        chain, _ = pd.factorize(_keys(tasks, "thread"))
         order = order[np.lexsort((begin[order], chain[order]))]
         fit = _fit(chain[order], begin[order], end[order], cpu[order], grid)
         for counters, which in ((threads, thread), (trees, process)):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Ints
@@ -25,20 +26,22 @@ def pack(start: Ints, stop: Ints) -> Ints:
     >>> pack(np.array([0, 1, 5]), np.array([5, 9, 6])).tolist()
     [0, 1, 0]
     """
-    lanes = np.zeros(len(start), dtype="int64")
+    lanes = [0] * len(start)
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     opened = 0
-    for index in np.lexsort((stop, start)):
-        while busy and busy[0][0] <= start[index]:
+    begins, ends = start.tolist(), np.maximum(stop, start + 1).tolist()
+    for index in np.lexsort((stop, start)).tolist():
+        begin = begins[index]
+        while busy and busy[0][0] <= begin:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:
             lane = heapq.heappop(free)
         else:
             lane, opened = opened, opened + 1
         lanes[index] = lane
-        heapq.heappush(busy, (max(int(stop[index]), int(start[index]) + 1), lane))
-    return lanes
+        heapq.heappush(busy, (ends[index], lane))
+    return np.array(lanes, dtype="int64")
 
 
 def pack_nodes(
@@ -56,18 +59,20 @@ def pack_nodes(
     ([3, 0, 1], {'a': (0, 2), 'b': (3, 4)})
     """
     rows = np.zeros(len(start), dtype="int64")
-    members: dict[str, dict[str, list[int]]] = {}
-    for index, (where, who) in enumerate(zip(node, worker, strict=True)):
-        members.setdefault(where, {}).setdefault(who, []).append(index)
+    of_node, names = pd.factorize(np.asarray(node, dtype=object), sort=True)
+    of_worker, _ = pd.factorize(np.asarray(worker, dtype=object), sort=True)
+    order = np.lexsort((of_worker, of_node))
+    new_node = np.diff(of_node[order], prepend=-1) != 0
+    firsts = np.flatnonzero(new_node | (np.diff(of_worker[order], prepend=-1) != 0))
     nodes: dict[str, tuple[int, int]] = {}
-    top = 0
-    for where in sorted(members):
-        first = top
-        for who in sorted(members[where]):
-            index_of = np.array(members[where][who])
-            lanes = pack(start[index_of], stop[index_of])
-            rows[index_of] = top + lanes
-            top += int(lanes.max()) + 1
-        nodes[where] = (first, top)
-        top += 1
+    top, name = 0, ""
+    for first, last in zip(firsts, np.append(firsts, len(order))[1:], strict=True):
+        mine = order[first:last]
+        if new_node[first]:
+            name, top = str(names[of_node[mine[0]]]), top + bool(nodes)
+            nodes[name] = (top, top)
+        lanes = pack(start[mine], stop[mine])
+        rows[mine] = top + lanes
+        top += int(lanes.max()) + 1
+        nodes[name] = (nodes[name][0], top)
     return rows, nodes

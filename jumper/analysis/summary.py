@@ -118,7 +118,11 @@ def filled(frame: pd.DataFrame, column: str) -> Bools:
     """
     if column not in frame:
         return np.zeros(len(frame), dtype=bool)
-    return np.array([isinstance(value, list | tuple | np.ndarray) and len(value) > 0 for value in frame[column]], bool)
+    values = frame[column].to_numpy(dtype=object)
+    known = np.flatnonzero(pd.notna(values))
+    out = np.zeros(len(values), dtype=bool)
+    out[known] = np.fromiter(map(len, values[known]), dtype="int64", count=len(known)) > 0
+    return out
 
 
 def known_sum(values: Floats) -> float | None:

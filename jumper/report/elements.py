@@ -121,20 +121,15 @@ def dominant(rows: RunRows, bars: pd.DataFrame, height: int) -> Ints:
     end = np.maximum(rows.grid.seconds(bars["stop"].to_numpy()), begin + width * 1e-3)
     first = np.clip((begin / width).astype("int64"), 0, bins - 1)
     count = np.clip((end / width).astype("int64"), first, bins - 1) - first + 1
-    # one piece a bar and bin; bars of a lane do not overlap, so there are few more than cells
+    # one piece a bar and bin; bars of a lane do not overlap, so there are few more pieces than cells
     bar = np.repeat(np.arange(len(bars)), count)
     where = first[bar] + np.arange(len(bar)) - np.repeat(np.cumsum(count) - count, count)
     held = np.minimum(end[bar], (where + 1) * width) - np.maximum(begin[bar], where * width)
     names = {name: number for number, name in enumerate(rows.colour)}
     group = bars["type"].map(names).to_numpy(dtype="int64")[bar]
-    key = (rows.lanes[0][bars.index.to_numpy()][bar] * bins + where) * len(names) + group
-    order = np.argsort(key, kind="stable")
-    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-    total, key = np.add.reduceat(held[order], starts), key[order][starts]
-    longest = np.lexsort((total, key // len(names)))
-    image = np.full(height * bins, -1, dtype="int64")
-    image[key[longest] // len(names)] = key[longest] % len(names)  # of equal places the last one stays
-    return image.reshape(height, bins)
+    cell = rows.lanes[0][bars.index.to_numpy()][bar] * bins + where
+    total = np.bincount(cell * len(names) + group, held, minlength=height * bins * len(names)).reshape(-1, len(names))
+    return np.where(total.any(axis=1), total.argmax(axis=1), -1).reshape(height, bins)
 
 
 def _short(name: str) -> str:
