@@ -1,7 +1,8 @@
 """Jobs behind a prefix, of conda or apptainer, and scripts of other languages: each with all that it cost.
 
-Neither conda nor apptainer is asked of a machine that runs these tests: programs stand in for them that do what
-Snakemake asks of them, conda's by sourcing a file, apptainer's in a PID namespace of its own.
+Neither conda, apptainer, Julia nor rust-script is asked of a machine that runs these tests: programs stand in for them
+that do what Snakemake asks of them, conda's by sourcing a file, apptainer's in a PID namespace of its own, those of the
+languages by running what a comment of the script says. The preamble before it is Snakemake's.
 """
 
 from __future__ import annotations
@@ -38,6 +39,14 @@ while [ "${{1%.sif}}" = "$1" ]; do shift; done
 shift
 exec {apart} "$@"
 """
+#: `rust-script -d NAME=VERSION ... FILE -- ...` runs what it has compiled as its child.
+RUST_SCRIPT = """#!/bin/sh
+while [ "$1" = -d ]; do shift 2; done
+[ "$2" = -- ] && grep -q "static ref snakemake: Snakemake" "$1" && sh -c "$(sed -n "s,^// run: ,,p" "$1")"
+"""
+JULIA = """#!/bin/sh
+[ $# = 1 ] && grep -q "struct Snakemake" "$1" && eval "$(sed -n "s,^# run: ,,p" "$1")"
+"""
 SNAKEFILE = """
 rule conda:
     output: "conda.txt"
@@ -65,8 +74,14 @@ rule bash:
 rule R:
     output: "R.txt"
     script: "part.R"
+rule rust:
+    output: "rust.txt"
+    script: "part.rs"
+rule julia:
+    output: "julia.txt"
+    script: "part.jl"
 """
-NAMES = ("conda", "apptainer", "both", "python", "bash", "R")
+NAMES = ("conda", "apptainer", "both", "python", "bash", "R", "rust", "julia")
 BURN = """
 import time
 held = bytearray(90 * 10**6)
@@ -84,20 +99,27 @@ held <- rep(as.raw(1), 90e6)
 while (sum(proc.time()[1:2]) < 0.5) {}
 writeLines(sprintf("0m%fs", sum(proc.time()[1:2])), snakemake@output[[1]])
 """
+SCRIPTS = {
+    "part.py": PYTHON,
+    "part.sh": BASH,
+    "part.R": R,
+    "part.rs": "// run: python3 -S burn.py; times > rust.txt\nfn main() {}\n",
+    "part.jl": "# run: python3 -S burn.py; times > julia.txt\n",
+}
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     """A job behind each prefix, and of each language, run once."""
     folder = tmp_path_factory.mktemp("deployed")
-    made = {"Snakefile": SNAKEFILE, "env.yaml": "channels: []\n", "image.sif": "", "burn.py": BURN, "part.py": PYTHON}
-    for name, text in {**made, "part.sh": BASH, "part.R": R}.items():
+    made = {"Snakefile": SNAKEFILE, "env.yaml": "channels: []\n", "image.sif": "", "burn.py": BURN}
+    for name, text in {**made, **SCRIPTS}.items():
         (folder / name).write_text(text)
     base = folder / "base"
     (base / "bin").mkdir(parents=True)
     apart = ["unshare", "--pid", "--fork"]
     allowed = shutil.which("unshare") and subprocess.run([*apart, "true"], capture_output=True).returncode == 0
-    programs = {"conda": CONDA.format(prefix=base), "activate": ACTIVATE}
+    programs = {"conda": CONDA.format(prefix=base), "activate": ACTIVATE, "rust-script": RUST_SCRIPT, "julia": JULIA}
     programs["apptainer"] = APPTAINER.format(apart=" ".join(apart) if allowed else "")
     programs["singularity"] = programs["apptainer"]  # what releases up to 9.15 ask for
     for name, text in programs.items():
