@@ -10,7 +10,11 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from jumper.analysis.tables import Ints
+
+    Texts = NDArray[np.object_]
 
 
 def pack(start: Ints, stop: Ints) -> Ints:
@@ -45,7 +49,7 @@ def pack(start: Ints, stop: Ints) -> Ints:
 
 
 def pack_nodes(
-    node: Sequence[str], worker: Sequence[str], start: Ints, stop: Ints
+    node: Sequence[str] | Texts, worker: Sequence[str] | Texts, start: Ints, stop: Ints
 ) -> tuple[Ints, dict[str, tuple[int, int]]]:
     """Return a row for each attempt, and the rows (first, end) of each node.
 

@@ -134,10 +134,11 @@ def crowded(run: RunTables, known: dict[str, NodeTime] | None = None) -> Bools:
     tasks = run.tasks
     found = np.zeros(len(tasks), dtype=bool)
     nodes = np.array(texts(tasks, "node"), dtype=object)
+    rows_of = pd.Series(range(len(nodes))).groupby(nodes).indices
     start, stop = times(tasks, "start_ns"), times(tasks, "stop_ns")
     for node, time in (node_times(run) if known is None else known).items():
-        cpus, rows = cpus_of(run, node), np.flatnonzero(nodes == node)
-        if cpus is not None and len(rows):
+        cpus, rows = cpus_of(run, node), rows_of.get(node)
+        if cpus is not None and rows is not None:
             with np.errstate(invalid="ignore"):
                 found[rows] = time.part_full(cpus, start[rows], stop[rows]) > 0.5
     return found

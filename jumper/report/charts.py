@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from jumper.analysis.tables import floats, texts
+from jumper.analysis.tables import floats
 from jumper.analysis.units import digits, human_bytes, human_seconds, percent
 from jumper.report.canvas import holoviews, plain
 from jumper.report.data import RunRows
@@ -43,11 +43,11 @@ def values(rows: RunRows, column: str) -> dict[str, Floats]:
         figure = floats(tasks, "cpu_s") / np.where(wall > 0, wall, np.nan)
     else:
         figure = floats(tasks, column)
-    done = np.array(texts(tasks, "state"), dtype=object) == "done"
-    names = np.array([name or "(no name)" for name in texts(tasks, "group")], dtype=object)
-    kept = done & np.isfinite(figure)
-    weight = pd.Series(np.nan_to_num(floats(tasks, "wall_s"))).groupby(names).sum().sort_values(ascending=False)
-    found = {str(name): figure[kept & (names == name)] for name in weight.index[:MOST_GROUPS]}
+    codes, names = rows.group
+    kept = (rows.state == "done") & np.isfinite(figure)
+    weight = np.bincount(codes, np.nan_to_num(floats(tasks, "wall_s")), minlength=len(names))
+    costly = sorted(range(len(names)), key=lambda code: (-weight[code], names[code]))[:MOST_GROUPS]
+    found = {names[code]: figure[kept & (codes == code)] for code in costly}
     return {name: line for name, line in found.items() if len(line)}
 
 
@@ -93,12 +93,13 @@ def asked_rows(rows: RunRows, what: str) -> pd.DataFrame:
     for column in columns:
         more = floats(tasks, column)
         asked = np.where(np.isfinite(asked), asked, np.where(more > 0, more, np.nan))
-    names = np.array([name or "(no name)" for name in texts(tasks, "group")], dtype=object)
+    codes, names = rows.group
     table = []
     for name, line in values(rows, used_of).items():
-        known = asked[(names == name) & np.isfinite(asked)]
+        mine = codes == names.index(name)
+        known = asked[mine & np.isfinite(asked)]
         if len(known):
-            word = "asked" if "asked" in words[names == name] else "allowed"
+            word = "asked" if "asked" in words[mine] else "allowed"
             table.append((name, len(line), line.min(), np.median(line), line.max(), np.median(known), word))
     frame = pd.DataFrame(table, columns=["group", "attempts", "lowest", "median", "highest", "asked", "word"])
     waste = (frame["asked"] - frame["highest"]) * frame["attempts"]

@@ -104,6 +104,11 @@ class RunRows:
         return timeline.group_codes(self.run.tasks)
 
     @cached_property
+    def state(self) -> NDArray[np.object_]:
+        """State of each attempt."""
+        return np.array(texts(self.run.tasks, "state"), dtype=object)
+
+    @cached_property
     def by_group(self) -> pd.DataFrame:
         """What each group cost, the most CPU first; see :func:`jumper.analysis.summary.summarize`."""
         return summarize(self.run.tasks)
@@ -126,19 +131,24 @@ class RunRows:
 
     @cached_property
     def bars(self) -> pd.DataFrame:
-        """Attempts to draw: ``row`` (0 at the top), ``start``, ``stop`` (UTC ns), ``type``, ``index`` in the table."""
+        """Attempts to draw: ``row`` (0 at the top), ``start``, ``stop`` (UTC ns), ``index`` in the table, ``bad``.
+
+        ``type`` is the group, or what it is drawn as, by its place in :attr:`colour`.
+        """
         tasks = self.run.tasks
         start = times(tasks, "start_ns")
         keep = np.flatnonzero(start > 0)
         stop = times(tasks, "stop_ns", self.grid.stop_ns)[keep]
-        node = np.array([name or "(no node)" for name in texts(tasks, "node")], dtype=object)[keep]
-        worker = np.array(texts(tasks, "worker"), dtype=object)[keep]
-        rows, self.node_rows = pack_nodes(list(node), list(worker), start[keep], stop)
-        codes, names = self.group
-        drawn = np.array([name if name in self.colour else OTHER_GROUPS for name in names], dtype=object)
+        node, worker = (np.array(texts(tasks, name), dtype=object)[keep] for name in ("node", "worker"))
+        node[node == ""] = "(no node)"
+        rows, self.node_rows = pack_nodes(node, worker, start[keep], stop)
+        place = {name: number for number, name in enumerate(self.colour)}
+        drawn, names = self._drawn
+        codes = np.array([place.get(name, -1) for name in names])[drawn[keep]]
         return pd.DataFrame({
             "index": keep, "row": rows, "start": start[keep], "stop": np.maximum(stop, start[keep]),
-            "type": drawn[codes[keep]], "bad": np.isin(texts(tasks, "state"), ["failed", "lost"])[keep], "node": node,
+            "type": pd.Categorical.from_codes(codes, pd.Index(list(place))),
+            "bad": np.isin(self.state[keep], ["failed", "lost"]),
         })  # fmt: skip
 
     @property

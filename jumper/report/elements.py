@@ -125,10 +125,9 @@ def dominant(rows: RunRows, bars: pd.DataFrame, height: int) -> Ints:
     bar = np.repeat(np.arange(len(bars)), count)
     where = first[bar] + np.arange(len(bar)) - np.repeat(np.cumsum(count) - count, count)
     held = np.minimum(end[bar], (where + 1) * width) - np.maximum(begin[bar], where * width)
-    names = {name: number for number, name in enumerate(rows.colour)}
-    group = bars["type"].map(names).to_numpy(dtype="int64")[bar]
+    group, groups = bars["type"].cat.codes.to_numpy(dtype="int64")[bar], len(rows.colour)
     cell = rows.lanes[0][bars.index.to_numpy()][bar] * bins + where
-    total = np.bincount(cell * len(names) + group, held, minlength=height * bins * len(names)).reshape(-1, len(names))
+    total = np.bincount(cell * groups + group, held, minlength=height * bins * groups).reshape(-1, groups)
     return np.where(total.any(axis=1), total.argmax(axis=1), -1).reshape(height, bins)
 
 

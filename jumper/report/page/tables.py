@@ -226,8 +226,11 @@ def nodes(rows: RunRows) -> list[dict[str, Any]]:
 def _highest_by_node(samples: pd.DataFrame, column: str) -> dict[str, float]:
     if "node" not in samples or samples.empty:
         return {}
-    highest = pd.Series(floats(samples, column)).groupby(samples["node"].reset_index(drop=True)).max().dropna()
-    return {str(name): float(value) for name, value in highest.items()}
+    order, number = in_series(samples)
+    firsts = np.flatnonzero(np.diff(number, prepend=-1))
+    highest = np.fmax.reduceat(floats(samples, column)[order], firsts)
+    by_node = pd.Series(highest).groupby(texts(samples.iloc[order[firsts]], "node")).max().dropna()
+    return {str(name): float(value) for name, value in by_node.items()}
 
 
 def provenance(rows: RunRows, key: dict[str, Any]) -> list[tuple[str, str]]:
