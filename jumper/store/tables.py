@@ -75,7 +75,9 @@ def read_frame(paths: Path | Sequence[Path], columns: Sequence[str] | None = Non
         try:
             with pq.ParquetFile(file) as opened:
                 names = opened.schema_arrow.names
-                tables.append(opened.read(None if columns is None else [name for name in columns if name in names]))
+                wanted = None if columns is None else [name for name in columns if name in names]
+                # threads of their own cost small files more than they give
+                tables.append(opened.read(wanted, use_threads=len(files) == 1))
         except (pa.ArrowException, OSError) as error:
             hint = "remove it, and opening the run makes it again from spool/"
             said = " ".join(str(error).split())
