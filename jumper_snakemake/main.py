@@ -104,7 +104,7 @@ class MainRun:
             if "early" in known:
                 self._started(known, known.pop("early"))
         elif name == "job_started":  # of a job that is told of before or after it, as the version of Snakemake is
-            now = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
+            now = _when(fields)
             for job in fields.get("jobs") or ():
                 known = self._keys.setdefault(job, {})
                 if "key" in known:
@@ -112,7 +112,7 @@ class MainRun:
                 else:
                     known["early"] = now
         elif name == "job_finished":
-            self._ended(fields.get("job_id"), state="done")
+            self._ended(fields.get("job_id"), state="done", **_when(fields))
         elif name == "job_error":
             self._failed(fields)
 
@@ -265,6 +265,13 @@ def finish(
     if report:
         where = os.path.relpath(run.report(), seen_from)
     say(f"{jobs} measured: {where}")
+
+
+def _when(fields: Mapping[str, Any]) -> dict[str, int]:
+    """Return when Snakemake told of an event: another thread takes it, a while later."""
+    wall_ns, mono_ns = time.time_ns(), time.monotonic_ns()
+    ago_ns = max(0, wall_ns - round(fields.get("created", wall_ns / 1e9) * 1e9))
+    return {"mono_ns": mono_ns - ago_ns, "wall_ns": wall_ns - ago_ns}
 
 
 def coverage_of(tasks: Any) -> dict[str, Any]:

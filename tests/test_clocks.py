@@ -10,6 +10,7 @@ import pytest
 
 import jumper
 from jumper.monitor.segment import SegmentWriter
+from jumper.store.bounds import bound
 from jumper.store.clocks import DRIFT_NS, Clock
 from jumper.store.rundir import RunDirectory
 
@@ -79,3 +80,55 @@ def test_samples_and_segments_are_placed_by_the_exchanges_around_them(tmp_path: 
     samples = jumper.open_run(run.path).samples("process")
     truth = [at + drifting(at) for at in samples["mono_ns"]]
     assert np.abs(samples["time_ns"] - truth).max() < 20_000_000
+
+
+HEAD, NODE = ("head", "b"), ("node", "b")
+#: of the two monotonic clocks against the time
+TRUE = {HEAD: 5 * S, NODE: 100_000 * S}
+
+
+def told(
+    host: tuple[str, str], event: str, at: int, attempt: str = "1.1.1", **more: object
+) -> tuple[tuple[str, str], dict[str, object]]:
+    """A record of a job, made at a time."""
+    witness = {"witness": "scheduler"} if host == HEAD else {}
+    mono = at - TRUE[host]
+    return host, {"type": "task", "key": "k", "attempt_id": attempt, "event": event, "mono_ns": mono, **witness, **more}
+
+
+def bounded(ahead: int, *jobs: tuple[int, int, int, int]) -> Clock:
+    """The clock of a node that is ahead, bound by jobs: when they were given, began, ended and were found done."""
+    records = []
+    for number, (given, began, ended, done) in enumerate(jobs, 1):
+        name = {"attempt": f"{number}.1.1"}
+        records += [told(HEAD, "start", given, ready=True, **name), told(NODE, "start", began, **name),
+                    told(NODE, "stop", ended, **name), told(HEAD, "stop", done, state="done", **name)]  # fmt: skip
+    clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.fixed(TRUE[NODE] + ahead)}
+    return {**clocks, **bound(clocks, records)}[NODE]
+
+
+@pytest.mark.parametrize("ahead", [-50 * S, -S, 0, 2 * S, 300 * S])
+def test_no_job_starts_before_it_was_submitted_or_ends_after_it_was_done(ahead: int) -> None:
+    clock = bounded(ahead, (1000 * S, 1004 * S, 1010 * S, 1020 * S), (1100 * S, 1107 * S, 1190 * S, 1193 * S))
+    off, error = clock.offset_ns(0) - TRUE[NODE], clock.error_ns(0)
+    assert error is not None
+    assert abs(off) <= error <= 7.1 * S + DRIFT_NS * 190
+    # between 4 s too early, as it began 4 s after it was given away, and 3 s too late
+    assert -4.1 * S <= off <= 3.1 * S
+    if -4 * S < ahead < 3 * S:
+        assert off == ahead
+
+
+def test_one_bound_alone_moves_a_clock_and_says_nothing_of_its_error() -> None:
+    clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.fixed(TRUE[NODE] - 50 * S)}
+    only = bound(clocks, [told(HEAD, "start", 1000 * S, ready=True), told(NODE, "start", 1004 * S)])
+    assert only == {NODE: Clock.fixed(TRUE[NODE] - 4 * S)}
+    assert bound(clocks, [told(HEAD, "stop", 1000 * S, state="failed"), told(NODE, "stop", 900 * S)]) == {}
+    given = told(HEAD, "start", 1000 * S, ready=True, external_id="7")  # it was, before that was told
+    assert bound(clocks, [given, told(NODE, "start", 1004 * S)]) == {}
+
+
+def test_bounds_that_contradict_each_other_and_clocks_that_are_known_leave_a_clock_alone() -> None:
+    assert bounded(7, (1010 * S, 1004 * S, 1010 * S, 1009 * S)) == Clock.fixed(TRUE[NODE] + 7)
+    clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.of([(0, TRUE[NODE], 1000)])}
+    assert bound(clocks, [told(HEAD, "start", 1000 * S, ready=True), told(NODE, "start", 900 * S)]) == {}

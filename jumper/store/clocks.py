@@ -39,6 +39,8 @@ class Clock:
         Those that tell most, by time: another one, with its error and what may have drifted since, says less.
     own : int or None
         The offset of the host's own wall clock, where it never exchanged times.
+    own_error : int or None
+        The bound of its error, where something else tells of it.
     reference : bool
         Whether this is the reference clock itself.
 
@@ -53,6 +55,7 @@ class Clock:
 
     exchanges: tuple[Exchange, ...] = ()
     own: int | None = None
+    own_error: int | None = None
     reference: bool = False
 
     @classmethod
@@ -65,7 +68,7 @@ class Clock:
             place = bisect_left(kept, exchange)
             # too close to a better one, the offset would swing by the errors instead of following the clock
             if all(
-                exchange.error_ns < other.error_ns + _drifted(exchange.mono_ns - other.mono_ns)
+                exchange.error_ns < other.error_ns + drifted_ns(exchange.mono_ns - other.mono_ns)
                 and abs(exchange.mono_ns - other.mono_ns) > 4 * exchange.error_ns
                 for other in kept[max(0, place - 1) : place + 1]
             ):
@@ -73,9 +76,9 @@ class Clock:
         return cls(tuple(kept))
 
     @classmethod
-    def fixed(cls, offset_ns: int) -> Clock:
-        """Return the clock of a host that is placed by its own wall clock; how far that is off, nobody knows."""
-        return cls(own=offset_ns)
+    def fixed(cls, offset_ns: int, error_ns: int | None = None) -> Clock:
+        """Return the clock of a host that is placed by its own wall clock; mostly nobody knows how far that is off."""
+        return cls(own=offset_ns, own_error=error_ns)
 
     def offset_ns(self, mono_ns: int) -> int:
         """Return reference - monotonic at a time of the host."""
@@ -104,15 +107,15 @@ class Clock:
     def error_ns(self, mono_ns: int) -> int | None:
         """Return the bound of the error of :meth:`offset_ns`, or None where it is not known."""
         if self.own is not None:
-            return None
+            return self.own_error
         if self.reference:
             return 0
         before, after = self._around(mono_ns)
         span = after.mono_ns - before.mono_ns
         if not span:
-            return before.error_ns + _drifted(mono_ns - before.mono_ns)
+            return before.error_ns + drifted_ns(mono_ns - before.mono_ns)
         part = (mono_ns - before.mono_ns) / span
-        drifted = 2 * _drifted(span) * part * (1 - part)
+        drifted = 2 * drifted_ns(span) * part * (1 - part)
         return round(before.error_ns * (1 - part) + after.error_ns * part + drifted)
 
     def worst_ns(self, first_ns: int, last_ns: int) -> int | None:
@@ -121,7 +124,7 @@ class Clock:
         times = [first_ns, *(e.mono_ns for e in told), last_ns]
         for before, after in pairwise(told):  # between two exchanges the bound is a parabola: its top
             span = after.mono_ns - before.mono_ns
-            rise = (after.error_ns - before.error_ns) / (4 * _drifted(span) or 1)
+            rise = (after.error_ns - before.error_ns) / (4 * drifted_ns(span) or 1)
             times.append(before.mono_ns + round(span * (0.5 + rise)))
         errors = [self.error_ns(time) for time in times if first_ns <= time <= last_ns]
         return max((error for error in errors if error is not None), default=None)
@@ -145,5 +148,6 @@ def _mono(exchange: Exchange) -> int:
     return exchange.mono_ns
 
 
-def _drifted(span_ns: int) -> int:
+def drifted_ns(span_ns: int) -> int:
+    """Return how far two clocks may part in a time."""
     return abs(span_ns) * DRIFT_NS // _SECOND

@@ -19,6 +19,7 @@ import psutil
 
 from jumper.monitor.segment import boot_id
 from jumper.schema.errors import MissingExtraError
+from jumper.store.bounds import bound
 from jumper.store.clocks import Clock
 from jumper.store.rundir import RunDirectory
 from jumper.store.segments import Segment, read_segment
@@ -172,19 +173,26 @@ def merge_segments(
 
 
 def _clocks(segments: Iterable[Segment]) -> dict[Host, Clock]:
-    """Return the clock of each host: by the exchanges in all its segments, else by its own wall clock at the start."""
+    """Return the clock of each host: by the exchanges in all its segments, else by its own wall clock at the start.
+
+    That one stands between what the jobs of the host allow.
+    """
     exchanges: dict[Host, list[tuple[int, int, int]]] = {}
     own: dict[Host, tuple[int, int]] = {}
+    tasks: list[tuple[Host, dict[str, Any]]] = []
     for segment in segments:
         host = host_of(segment)
         for record in segment.records:
+            if record.get("type") == "task" and "key" in record:
+                tasks.append((host, record))
             if record.get("type") == "clock" and record.get("error_ns") is not None:
                 told = (int(record["mono_ns"]), int(record["offset_ns"]), int(record["error_ns"]))
                 exchanges.setdefault(host, []).append(told)
         if segment.clock:
             own[host] = min(own.get(host, segment.clock[0]), segment.clock[0])
     clocks = {host: Clock.fixed(wall - mono) for host, (mono, wall) in own.items()}
-    return clocks | {host: Clock.of(told) for host, told in exchanges.items()}
+    clocks |= {host: Clock.of(told) for host, told in exchanges.items()}
+    return clocks | bound(clocks, tasks)
 
 
 def _placed(clock: Clock | None, segment: Segment) -> dict[str, int | None]:

@@ -16,6 +16,7 @@ import pytest
 
 import jumper
 from jumper.core.run import Run
+from jumper.store.segments import read_segment
 from tests.cluster.beds import Slurm
 from tests.snakemake.conftest import CASES, REPOSITORY, row
 from tests.snakemake.test_foreign import SHIPPED, files
@@ -165,6 +166,19 @@ def test_samples_of_all_nodes_are_in_one_time(plugin: Path) -> None:
     samples = the_run(plugin).samples("process")
     assert set(samples["node"]) >= {path.suffix[1:] for path in plugin.glob("mpi.node?")}
     assert samples["time_ns"].max() - samples["time_ns"].min() < 300e9  # monotonic clocks are 100,000 s apart
+
+
+def test_the_clocks_of_nodes_stand_between_what_is_known_of_their_jobs(plugin: Path) -> None:
+    run = the_run(plugin)
+    jobs = {task["node"]: task for _, task in run.tasks.iterrows()}
+    for name, clock in run.info["clocks"].items():
+        segment = read_segment(run.path / f"spool/{name}.seg", rows=False)
+        if segment.node in jobs:
+            mono, wall = segment.clock[0]  # all hosts have this machine's wall clock
+            assert abs(clock["offset_ns"] - (wall - mono)) <= 50e6, name
+            assert 0 < clock["error_ns"] < 120e9, name
+        elif segment.node == "head":
+            assert clock["error_ns"] is None
 
 
 def test_the_run_expects_and_has_all_jobs(plugin: Path) -> None:
