@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure() -> None:
+    """Take SIGINT as a shell in the foreground gives it: `make test &` has it ignored, and all that it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

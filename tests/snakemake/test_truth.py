@@ -78,7 +78,7 @@ def test_a_peak_at_the_very_end_is_seen(truth: Workflow) -> None:
     task = truth.task("late")
     assert close(task["memory_peak_bytes"], said, 0.01, 0)
     assert task["memory_peak_source"] in ("hwm", "pss")  # the last sample may have come upon it
-    assert close(benchmark(truth, "late")["max_rss"], said / MIB, 0.01, 0)
+    assert close(benchmark(truth, "late")["max_rss"], said / MIB, 0.01, 5)
 
 
 def test_a_job_shorter_than_a_sample_has_its_cost(truth: Workflow) -> None:
@@ -86,7 +86,7 @@ def test_a_job_shorter_than_a_sample_has_its_cost(truth: Workflow) -> None:
     assert close(truth.task("brief")["memory_peak_bytes"], said, 0.01, 0)
     assert cpu(truth.task("brief")["cpu_s"], times(truth.folder / "o/brief.times"))
     found = benchmark(truth, "brief")
-    assert close(found["max_rss"], said / MIB, 0.01, 0)
+    assert close(found["max_rss"], said / MIB, 0.01, 5)  # a sample that came just then adds the shell's
     assert found["mean_load"] > 0
 
 

@@ -46,8 +46,9 @@ def test_a_peak_of_20_ms_is_seen(runner: Runner, generation: int) -> None:
 
 def test_a_peak_beside_a_large_parent_is_seen_or_flagged(runner: Runner) -> None:
     row, truth, _ = runner.measure("beside", 1024, 512, 0.02)
-    seen = row["memory_peak_bytes"] == pytest.approx(truth["peak"], rel=0.02)
-    assert seen or "memory-estimated" in row["flags"], row
+    # the truth is the sum of two marks: it holds twice what both map from the same files
+    least = 0.98 * truth["peak"] - 12 * MIB
+    assert row["memory_peak_bytes"] >= least or "memory-estimated" in row["flags"], (row["memory_peak_bytes"], truth)
     assert row["memory_peak_bytes"] <= 1.02 * truth["peak"]
     assert row["rss_peak_upper_bytes"] >= 0.98 * truth["peak"]
 
