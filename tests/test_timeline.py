@@ -30,15 +30,24 @@ def jobs(count: int, at_once: int) -> pd.DataFrame:
 
 def test_the_rate_of_jobs_that_follow_one_another_in_a_bin_is_not_the_sum_of_their_rates() -> None:
     grid = make_grid(0, 20 * SECOND, bins=5)  # four jobs a bin in each of the two places
-    line = timeline.total_rate(jobs(40, at_once=2), "read_chars", grid, 1.0)
+    (line,) = timeline.total_rates(jobs(40, at_once=2), ["read_chars"], grid, 1.0)
     assert line is not None
     assert line == pytest.approx([200.0] * 5)
 
 
 def test_a_bin_that_is_known_in_part_has_the_rate_of_that_part() -> None:
     frame = pd.DataFrame({"node": "n", "segment": "s", "pid": 1, "time_ns": [0, SECOND], "read_chars": [0, 7]})
-    assert timeline.total_rate(frame, "read_chars", make_grid(0, 4 * SECOND, bins=1), 1.0) == pytest.approx([7.0])
-    assert timeline.total_rate(frame, "write_chars", make_grid(0, 4 * SECOND, bins=1), 1.0) is None
+    grid = make_grid(0, 4 * SECOND, bins=1)
+    known, absent = timeline.total_rates(frame, ["read_chars", "write_chars"], grid, 1.0)
+    assert known == pytest.approx([7.0]) and absent is None
+
+
+def test_what_one_counter_does_not_know_is_not_covered_by_another_one() -> None:
+    frame = pd.DataFrame({"node": "n", "segment": "s", "pid": 1, "time_ns": [0, SECOND, 2 * SECOND],
+                          "read_chars": [0, 4, 8], "write_chars": [0.0, 6.0, None]})  # fmt: skip
+    grid = make_grid(0, 2 * SECOND, bins=1)
+    lines = timeline.total_rates(frame, ["read_chars", "write_chars"], grid, 1.0)
+    assert [float(line[0]) for line in lines if line is not None] == [4.0, 6.0]
 
 
 def test_memory_of_jobs_that_follow_one_another_in_a_bin_is_not_added() -> None:

@@ -63,12 +63,15 @@ def memory_by_group(
     covered = (sample >= 0) & (left < until[np.maximum(sample, 0)])
     amount = np.where(covered, value[np.maximum(sample, 0)] * width, 0.0)
     where = np.clip(((left + width / 2) % length / grid.width_s).astype("int64"), 0, grid.bins - 1)
-    running = _running(knots, begin, end)
+    from_knot, to_knot = np.searchsorted(knots, begin), np.searchsorted(knots, end)
+    running = _running(len(knots), from_knot, to_knot)
     held[-1] = np.bincount(where, np.where(running > 0, 0.0, amount), minlength=grid.bins)
     each = np.divide(amount, running, out=np.zeros(len(left)), where=running > 0)
     for code in np.unique(group[rows]):
         mine = group[rows] == code
-        held[code] = np.bincount(where, each * _running(knots, begin[mine], end[mine]), minlength=grid.bins)
+        held[code] = np.bincount(
+            where, each * _running(len(knots), from_knot[mine], to_knot[mine]), minlength=grid.bins
+        )
     total = held.sum(axis=0)
     share = np.divide(held, total, out=np.zeros(held.shape), where=total > 0)
     return {name: line for name, line in zip([*names, OUTSIDE], share * highest, strict=True) if line.any()}
@@ -127,8 +130,7 @@ def _nodes(frame: pd.DataFrame) -> Any:
     return np.array(texts(frame, "node"), dtype=object)
 
 
-def _running(knots: Floats, begin: Floats, end: Floats) -> Floats:
-    """Return how many intervals cover each stretch between two knots, which hold all their ends."""
-    change = np.bincount(np.searchsorted(knots, begin), minlength=len(knots)).astype("float64")
-    change -= np.bincount(np.searchsorted(knots, end), minlength=len(knots))
-    return np.cumsum(change)[:-1]
+def _running(knots: int, begin: Ints, end: Ints) -> Floats:
+    """Return how many intervals, from one knot to another, cover each stretch between two knots."""
+    change = np.bincount(begin, minlength=knots) - np.bincount(end, minlength=knots)
+    return np.cumsum(change)[:-1].astype("float64")

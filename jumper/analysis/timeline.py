@@ -6,6 +6,7 @@ curve of rates is the counter's increase, whatever the width of a bin.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -181,27 +182,33 @@ def gauge_bins(time_s: Floats, value: Floats, interval_s: float, edges: Floats) 
     return out
 
 
-def total_rate(samples: pd.DataFrame, column: str, grid: Grid, interval_s: float) -> Floats | None:
-    """Return the summed rate of a counter over all its series, or None where none of them has a value.
+def total_rates(samples: pd.DataFrame, columns: Sequence[str], grid: Grid, interval_s: float) -> list[Floats | None]:
+    """Return the rate of each counter, summed over all its series; None where none of them has a value.
 
     A bin of which only a part is known (by any of them) has the rate of that part.
     """
-    if column not in samples:
-        return None
-    order, number = in_series(samples)
+    out: list[Floats | None] = [None] * len(columns)
+    there = [name for name in columns if name in samples]
+    order, number = in_series(samples) if there else (np.zeros(0, dtype="int64"),) * 2
     time_ns = times(samples, "time_ns")[order]
-    seconds, increase = increments(time_ns, floats(samples, column)[order], interval_s)
-    increase[np.flatnonzero(np.diff(number, prepend=-1))] = np.nan
-    known = np.isfinite(increase)
-    if not known.any():
-        return None
-    end = grid.seconds(time_ns)[known]
-    begin = end - seconds[known]
-    amount = spread(begin, end, increase[known], grid.edges)
-    first, last = _union(begin, end)
-    covered = spread(first, last, last - first, grid.edges)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(covered > 1e-6 * grid.width_s, amount / covered, 0.0), dtype="float64")
+    firsts = np.flatnonzero(np.diff(number, prepend=-1))
+    before, covered = np.zeros(len(order), dtype=bool), np.zeros(grid.bins)
+    for name in there:
+        seconds, increase = increments(time_ns, floats(samples, name)[order], interval_s)
+        increase[firsts] = np.nan
+        known = np.isfinite(increase)
+        if not known.any():
+            continue
+        end = grid.seconds(time_ns[known])
+        begin = end - seconds[known]
+        if not np.array_equal(known, before):
+            first, last = _union(begin, end)
+            before, covered = known, spread(first, last, last - first, grid.edges)
+        amount = spread(begin, end, increase[known], grid.edges)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rate = np.where(covered > 1e-6 * grid.width_s, amount / covered, 0.0)
+        out[columns.index(name)] = np.asarray(rate, dtype="float64")
+    return out
 
 
 def _union(begin: Floats, end: Floats) -> tuple[Floats, Floats]:

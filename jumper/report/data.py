@@ -68,7 +68,7 @@ class RunRows:
     def __init__(self, run: RunTables) -> None:
         self.run: RunTables = run if isinstance(run, Cached) else Cached(run)
         self.interval_s = interval_of(run)
-        span = timeline.span_of(run)
+        span = timeline.span_of(self.run)
         self.empty = span is None
         created = int(run.info.get("created_ns") or 0)
         start, stop = span or (created, created + 1_000_000_000)
@@ -216,8 +216,7 @@ class RunRows:
         """Return summed (read, written) bytes a second of two counters, or None where nothing moved."""
         key = stream, inward, outward
         if key not in self._moved:
-            samples = self.run.samples(stream)
-            lines = [timeline.total_rate(samples, name, self.grid, self.interval_s) for name in (inward, outward)]
+            lines = timeline.total_rates(self.run.samples(stream), (inward, outward), self.grid, self.interval_s)
             zero = np.zeros(self.grid.bins)
             read, written = (zero if line is None else line for line in lines)
             self._moved[key] = (read, written) if read.any() or written.any() else None

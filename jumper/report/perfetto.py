@@ -19,7 +19,7 @@ import numpy as np
 from jumper.analysis.lanes import pack_nodes
 from jumper.analysis.summary import lists
 from jumper.analysis.tables import RunTables, floats, interval_of, texts, times
-from jumper.analysis.timeline import Grid, make_grid, span_of, total_gauge, total_rate
+from jumper.analysis.timeline import Grid, make_grid, span_of, total_gauge, total_rates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,6 +138,6 @@ def _counters(stream: str, samples: pd.DataFrame, pid: int, grid: Grid, interval
 
 def _line(samples: pd.DataFrame, column: str, grid: Grid, interval_s: float, counter: bool) -> Floats | None:
     if counter:
-        return total_rate(samples, column, grid, interval_s)
+        return total_rates(samples, [column], grid, interval_s)[0]
     line = total_gauge(samples, column, grid, interval_s)
     return np.where(line > 0, line, np.nan) if line.any() else None  # 0 is where nothing was seen

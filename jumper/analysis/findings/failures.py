@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
 from jumper.analysis.findings import snippets
 from jumper.analysis.findings.finding import Finding, Severity, hours, many
@@ -30,7 +29,8 @@ def failed(view: View) -> Iterator[Finding]:
                 continue
             cost = float(view.core_hours[bad].sum())
             why = sorted({str(reasons[i] or (f"exit status {codes[i]}" if codes[i] else "")) for i in bad} - {""})
-            done = set(keys[rows][view.done[rows] & pd.Series(keys[rows]).isin(keys[bad]).to_numpy()])
+            lost = set(keys[bad])
+            done = {key for key in keys[rows][view.done[rows]] if key in lost}
             again = sum(keys[i] in done for i in bad)
             text = f"{verb} in {len(bad):,} of {many(len(rows), 'attempt')}"
             text += f", which cost {hours(cost, 'core')}" if 3600 * cost >= 1 else ""

@@ -43,7 +43,8 @@ def io(view: View) -> Iterator[Finding]:
         wall = float(view.wall[rows].sum())
         held = float(view.core_hours[rows].sum())
         cores, rate = float(cpu[rows].sum()) / wall, float(moved[rows].sum()) / wall
-        waits = float(np.mean([pressure.get(str(node), 0.0) for node in view.texts("node")[rows]]))
+        on, counts = np.unique(view.node[0][rows], return_counts=True)
+        waits = float(np.dot([pressure.get(view.node[1][number], 0.0) for number in on], counts)) / len(rows)
         idle = held - cores * wall / 3600
         if (
             cores > WAITS
@@ -62,25 +63,26 @@ def io(view: View) -> Iterator[Finding]:
 
 def stragglers(view: View) -> Iterator[Finding]:
     """Nodes on which attempts of a group take longer than elsewhere."""
-    nodes, wall = view.texts("node"), view.wall
+    (nodes, names), wall = view.node, view.wall
+    known = np.array([name != "" for name in names], dtype=bool)[nodes]
     slow: dict[str, list[tuple[float, float, str]]] = {}
     compared = 0
-    for group, rows in view.enough(view.done & (wall > 0) & ~view.flagged("truncated") & (nodes != "")):
+    for group, rows in view.enough(view.done & (wall > 0) & ~view.flagged("truncated") & known):
         rows = rows[np.argsort(wall[rows], kind="stable")]
-        names, which, counts = np.unique(nodes[rows].astype(str), return_inverse=True, return_counts=True)
+        counts = np.bincount(nodes[rows], minlength=len(names))
         for number in np.flatnonzero((counts >= ENOUGH) & (len(rows) - counts >= ENOUGH)):
             compared += 1
-            on_it = which == number
+            on_it = nodes[rows] == number
             here, there = wall[rows[on_it]], wall[rows[~on_it]]
             longer, usual = _middle(here), _middle(there)
             if longer >= SLOWER * usual:
                 extra = float((longer - usual) * view.threads[rows[on_it]].sum() / 3600)
                 words = f"{group} takes {human_seconds(longer)} there and {human_seconds(usual)} elsewhere"
-                slow.setdefault(str(names[number]), []).append((mann_whitney(here, there), extra, words))
+                slow.setdefault(names[number], []).append((mann_whitney(here, there), extra, words))
     for node, cases in slow.items():
         sure = [(p * compared, extra, words) for p, extra, words in cases if p * compared < SURE]
         cost = sum(extra for _, extra, _ in sure)
-        if cost > WORTH * view.core_hours[nodes == node].sum():
+        if cost > WORTH * view.core_hours[nodes == names.index(node)].sum():
             chance = min(p for p, _, _ in sure)
             odds = f"1 in {1 / chance:,.0f}" if chance > 1e-6 else "less than 1 in a million"
             text = (f"is slow: {listed([words for *_, words in sorted(sure, key=lambda case: -case[1])])} (medians; by "

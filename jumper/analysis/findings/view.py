@@ -74,6 +74,12 @@ class View:
         return found
 
     @cached_property
+    def node(self) -> tuple[Ints, list[str]]:
+        """Number of the node of each attempt, and the names in their order."""
+        codes, names = pd.factorize(self.texts("node"), sort=True)
+        return codes.astype("int64"), list(map(str, names))
+
+    @cached_property
     def groups(self) -> dict[str, Ints]:
         """Rows of each group, by name."""
         names = self.texts("group")
