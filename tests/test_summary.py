@@ -158,3 +158,12 @@ def test_json_is_one_versioned_document(run: made.Made) -> None:
     assert task["exit_code"] is None and task["flags"] == []
     groups = json.loads(json.dumps(terminal.summary_json(run), allow_nan=False))["groups"]
     assert groups[0]["group"] == "aggregate" and groups[0]["memory_asked_bytes"] is None
+
+
+def test_what_still_runs_is_counted_and_said() -> None:
+    going = made.make(12)
+    going.tasks.loc[going.tasks.index[:3], ["state", "stop_ns"]] = None
+    going.tasks.loc[going.tasks.index[3], ["state", "start_ns", "stop_ns"]] = None  # has not begun
+    assert summary.headline(going)["running"] == 3
+    assert "12 tasks, 3 running" in _printed(going, "group", 160)
+    assert "12 task" in _printed(made.make(12), "group", 160) and "running" not in _printed(made.make(12), "group", 160)

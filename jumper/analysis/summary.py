@@ -141,7 +141,8 @@ def headline(run: RunTables) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``start_ns``, ``stop_ns``, ``wall_s``; ``attempts``, ``failed``, ``lost``, ``groups``;
+        ``start_ns``, ``stop_ns``, ``wall_s``; ``attempts``, ``failed``, ``lost``, ``running`` (had started,
+        and not ended when the run was read), ``groups``;
         ``nodes``, ``cores`` (CPUs of all nodes); ``cpu_s`` (of everything watched, else of the
         attempts), ``tasks_cpu_s`` (of the attempts), ``busy_cores`` (mean of ``cpu_s`` over the run),
         ``memory_peak_bytes`` (the highest of any attempt), ``memory_used_share`` (of the memory that was
@@ -151,7 +152,7 @@ def headline(run: RunTables) -> dict[str, Any]:
     tasks = run.tasks
     span = span_of(run)
     wall = (span[1] - span[0]) / 1e9 if span else None
-    states = texts(tasks, "state")
+    states = np.array(texts(tasks, "state"), dtype=object)
     cores = [int(node["num_cpus"]) for node in run.nodes.values() if node.get("num_cpus")]
     process = run.samples("process")
     cpu = _grown(process, "cpu_ns")
@@ -166,8 +167,9 @@ def headline(run: RunTables) -> dict[str, Any]:
         "stop_ns": span[1] if span else None,
         "wall_s": wall,
         "attempts": len(tasks),
-        "failed": states.count("failed"),
-        "lost": states.count("lost"),
+        "failed": int((states == "failed").sum()),
+        "lost": int((states == "lost").sum()),
+        "running": int(((states == "") & (times(tasks, "start_ns") > 0)).sum()),
         "groups": len(set(texts(tasks, "group"))),
         "nodes": len(run.nodes) or len(set(texts(tasks, "node")) - {""}),
         "cores": sum(cores) or None,

@@ -76,6 +76,7 @@ def repr_html(run: Any) -> str:
     key, table, found = headline(run), summarize(tasks), findings(run)
     bad = key["failed"] + key["lost"]
     figures = [f"{len(tasks):,} task{'s' * (len(tasks) != 1)}", f"{bad:,} failed or lost" if bad else "",
+               f"{key['running']:,} running" if key["running"] else "",
                f"{key['nodes']:,} node{'s' * (key['nodes'] != 1)}", human_seconds(key["wall_s"]),
                f"{human_seconds(key['cpu_s'])} of CPU" if key["cpu_s"] is not None else ""]  # fmt: skip
     first = lead(found)

@@ -161,7 +161,8 @@ def _count(value: float) -> str:
 
 def _line(key: dict[str, Any]) -> str:
     bad = key["failed"] + key["lost"]
-    parts = [human_seconds(key["wall_s"]), f"{key['attempts']:,} task{'s' * (key['attempts'] != 1)}"]
+    tasks = f"{key['attempts']:,} task{'s' * (key['attempts'] != 1)}"
+    parts = [human_seconds(key["wall_s"]), tasks + (f", {key['running']:,} running" if key["running"] else "")]
     parts.append(f"{bad} failed or lost" if bad else "")
     parts.append(f"{key['nodes']} node{'s' * (key['nodes'] != 1)}")
     if key["busy_cores"] is not None:

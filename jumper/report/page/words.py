@@ -18,6 +18,7 @@ def key_figures(rows: RunRows, key: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the key figures of a run and what they are; those that are not known are left out."""
     bad = key["failed"] + key["lost"]
     words = ("task, " if key["attempts"] == 1 else "tasks, ") + (f"{bad:,} failed or lost" if bad else "none failed")
+    words += f", {key['running']:,} running" if key["running"] else ""
     out = [(human_seconds(key["wall_s"]), "wall time"), (f"{key['attempts']:,}", words)]
     if key["nodes"]:
         memory = sum(float(node.get("memory_bytes") or 0) for node in rows.run.nodes.values())
