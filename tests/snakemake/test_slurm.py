@@ -211,6 +211,8 @@ def test_a_workflow_that_snakemake_ships_gives_the_same_on_slurm_with_us_and_wit
         "mem_mb=900",  # two Snakemakes of 170 MB, one of which counts twice while it forks
         "runtime=5",
         "slurm_partition=main",
+        "--set-resources",
+        "c:mem=900MB",  # both ask for 5 MB there
     )
     ways = {"without": (), "with": ("--logger", "jumper")}
     for way in ways:
@@ -234,7 +236,7 @@ def test_the_page_s_commands_measure_ranks_on_two_nodes(bed: Slurm, tmp_path: Pa
     (tmp_path / "solver").chmod(0o755)
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "jumper").write_text(f'#!/bin/sh\nexec {sys.executable} -m jumper.cli "$@"\n')
+    (programs / "jumper").write_text(f'#!/bin/sh\nexec {sys.executable} -m jumper "$@"\n')
     (programs / "jumper").chmod(0o755)
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)}
     done = bed.run("bash", "-ec", COMMANDS, cwd=tmp_path, env=environment, timeout=200)
