@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,17 @@ def chromium() -> str:
         if path := shutil.which(name):
             return path
     pytest.skip("no Chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    """A headless Chromium, driven by Playwright; where either is missing, the test is skipped."""
+    driver = pytest.importorskip("playwright.sync_api")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with driver.sync_playwright() as play:
+        started = play.chromium.launch(executable_path=chromium, args=flags)
+        yield started
+        started.close()
 
 
 @pytest.fixture(scope="session")

@@ -100,7 +100,7 @@ def test_without_a_compiler_the_install_succeeds(source: Path, compiler: str) ->
     assert "jumper/cli/__init__.py" in names
     assert not [name for name in names if name.endswith((".so", "_shim", "_spawn"))]
     done = subprocess.run(
-        [sys.executable, "-m", "jumper.cli", "doctor"], cwd=source / "installed", capture_output=True, text=True,
+        [sys.executable, "-m", "jumper", "doctor"], cwd=source / "installed", capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(source / "installed")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -83,7 +83,7 @@ def test_the_example_counts_sleeps_and_keeps_those_of_the_dead(tmp_path: Path, m
     (lines,) = re.findall(r"```sh\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name, line in {"jumper": "-m jumper.cli", "python": ""}.items():
+    for name, line in {"jumper": "-m jumper", "python": ""}.items():
         (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {line} "$@"\n')
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
@@ -142,7 +142,7 @@ def test_beside_a_collector_in_python_both_are_in_the_run(entry: Any, tmp_path: 
         "        return context['counters'][level]['answer'] + os.getloadavg()[0] * 0\n"
     )
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "jumper.cli", "run", "--interval", "0.1", "--collectors", file, "-o", out, "--"]
+    command = [sys.executable, "-m", "jumper", "run", "--interval", "0.1", "--collectors", file, "-o", out, "--"]
     done = subprocess.run([*command, "sleep", "0.5"], capture_output=True, text=True, cwd=REPOSITORY)
     assert (done.returncode, done.stderr) == (0, "")
     samples = jumper.open_run(out).samples("process")
@@ -254,7 +254,7 @@ def test_the_python_engine_says_that_it_cannot(entry: Any, tmp_path: Path) -> No
     (event,) = monitor.events
     assert event["kind"] == "collector-off" and "only the native engine can ask" in event["text"]
     assert len(monitor.data.data["process"]) >= 2
-    command = [sys.executable, "-m", "jumper.cli", "run", "--backend", "thread", "--collectors", file,
+    command = [sys.executable, "-m", "jumper", "run", "--backend", "thread", "--collectors", file,
                "-o", tmp_path / "run", "--", "true"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
     assert done.returncode == 0

@@ -209,9 +209,7 @@ def test_a_run_has_the_figures_of_a_group_with_a_limit(real_group: tuple[Path, i
     folder, version = real_group
     (folder / ("memory.limit_in_bytes" if version == 1 else "memory.max")).write_text(str(GIB))
     code = "held = bytearray(b'x' * (30 << 20))\nimport time\ntime.sleep(2)"
-    inside = (
-        f"echo $$ > {folder}/cgroup.procs && exec {sys.executable} -m jumper.cli run --interval 0.2 -o {tmp_path}/RUN"
-    )
+    inside = f"echo $$ > {folder}/cgroup.procs && exec {sys.executable} -m jumper run --interval 0.2 -o {tmp_path}/RUN"
     subprocess.run(["sh", "-c", f'{inside} -- {sys.executable} -c "{code}"'], check=True)
     rows = jumper.open_run(tmp_path / "RUN").samples("process")
     assert set(rows["cgroup_memory_limit_bytes"].dropna()) == {GIB}

@@ -137,7 +137,7 @@ def test_a_change_beyond_a_limit_is_status_1_and_one_line(folder: Path, jumper: 
     command = ["compare", "RUN", "after", "--fail-if", "wall_s > 10%"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "160"}
     done = subprocess.run(
-        [sys.executable, "-m", "jumper.cli", *command], capture_output=True, text=True, cwd=folder, env=environment
+        [sys.executable, "-m", "jumper", *command], capture_output=True, text=True, cwd=folder, env=environment
     )
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
@@ -156,7 +156,7 @@ def in_terminal(*arguments: str, cwd: Path) -> tuple[int, str]:
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "CI")}
     environment |= {"PYTHONPATH": str(REPOSITORY), "TERM": "xterm-256color"}
-    command = [sys.executable, "-m", "jumper.cli", *arguments]
+    command = [sys.executable, "-m", "jumper", *arguments]
     with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, cwd=cwd, env=environment) as process:
         os.close(its)
         sent = b""

@@ -24,7 +24,7 @@ def test_the_collector_that_it_shows_is_measured(tmp_path: Path) -> None:
     (tmp_path / "load.py").write_text(block("python"))
     (tmp_path / "mine.yaml").write_text(block("yaml"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(tmp_path)])}
-    command = [sys.executable, "-m", "jumper.cli", "run", "--interval", "0.1", "--collectors", "mine.yaml", "-o", "r"]
+    command = [sys.executable, "-m", "jumper", "run", "--interval", "0.1", "--collectors", "mine.yaml", "-o", "r"]
     done = subprocess.run(
         [*command, "--", "sleep", "1"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )

@@ -209,7 +209,7 @@ def test_the_commands_name_what_is_left_out(install: Install, tmp_path: Path) ->
     install("pkg_a", "HERE = 'collectors.yaml'", entry("a", "pkg_a"))
     install("pkg_b", "HERE = 'gone.yaml'")
     (text,) = refusals(load_config())
-    jumper_command = [sys.executable, "-m", "jumper.cli"]
+    jumper_command = [sys.executable, "-m", "jumper"]
     done = subprocess.run(
         [*jumper_command, "run", "-o", tmp_path / "run", "--", "true"], capture_output=True, text=True, cwd=tmp_path
     )
@@ -238,7 +238,7 @@ def test_the_example_is_found_once_it_is_installed(tmp_path: Path, monkeypatch: 
     shutil.copytree(EXAMPLE, source)
     programs.mkdir()
     offline = f"-m pip install --quiet --no-deps --no-build-isolation --disable-pip-version-check --target {site}"
-    lines = {"pip": f'{sys.executable} {offline} "$2"', "jumper": f'{sys.executable} -m jumper.cli "$@"'}
+    lines = {"pip": f'{sys.executable} {offline} "$2"', "jumper": f'{sys.executable} -m jumper "$@"'}
     for name, line in lines.items():
         (programs / name).write_text(f"#!/bin/sh\nexec {line}\n")
         (programs / name).chmod(0o755)

@@ -147,7 +147,7 @@ for _ in range(300):
 time.sleep(1.5)
 """
     command = ["nsenter", f"--net=/proc/{apart.pid}/ns/net", sys.executable, "-c", code]
-    ours = [sys.executable, "-m", "jumper.cli", "run", "--interval", "0.2", "--backend", backend]
+    ours = [sys.executable, "-m", "jumper", "run", "--interval", "0.2", "--backend", backend]
     subprocess.run([*ours, "-o", str(tmp_path / "RUN"), "--", *command], check=True)
     run = jumper.open_run(tmp_path / "RUN")
     rows = run.samples("process").sort_values("mono_ns")

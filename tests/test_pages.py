@@ -87,7 +87,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run lines of a shell in a folder of their own, with `jumper` and `python` of this environment."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name, line in {"jumper": "-m jumper.cli", "python": ""}.items():
+    for name, line in {"jumper": "-m jumper", "python": ""}.items():
         (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {line} "$@"\n')
         (programs / name).chmod(0o755)
     folder = tmp_path / "here"

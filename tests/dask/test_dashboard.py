@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,6 @@ from jumper_dask import live
 from jumper_dask.dashboard import PAGE, PLOT
 
 CELLS = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Any]:
-    driver = pytest.importorskip("playwright.sync_api")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with driver.sync_playwright() as play:
-        started = play.chromium.launch(executable_path=chromium, args=flags)
-        yield started
-        started.close()
 
 
 class Page:

@@ -27,7 +27,7 @@ def test_the_lines_of_the_page_run(node: Callable[..., Node], tmp_path: Path) ->
         program, *arguments = shlex.split(line)
         assert program == "jumper"
         arguments = [sys.executable if word == "python" else word for word in arguments]
-        there.run(["env", "-C", str(tmp_path), sys.executable, "-m", "jumper.cli", *arguments])
+        there.run(["env", "-C", str(tmp_path), sys.executable, "-m", "jumper", *arguments])
     said = there.run(["env", "-C", str(tmp_path), sys.executable, "-c", block("python")]).stdout
     assert f"0 {A100} NVIDIA-A100 True" in said and str(3 * GIB) in said.replace(".0", "")
 

@@ -43,7 +43,7 @@ for second in range(4):
 def worked(node: Node, folder: Path, engine: str) -> jumper.Run:
     command = [sys.executable, "-c", WORKS.format(path=str(node.state_file), size=3 * GIB)]
     arguments = ["--interval", "0.2", "--backend", BACKEND[engine], "-o", str(folder / "RUN")]
-    node.run([sys.executable, "-m", "jumper.cli", "run", *arguments, "--", *command])
+    node.run([sys.executable, "-m", "jumper", "run", *arguments, "--", *command])
     return jumper.open_run(folder / "RUN")
 
 
@@ -82,7 +82,7 @@ os.replace(file.name, {str(there.state_file)!r})
 time.sleep(2.5)
 """
     arguments = ["--interval", "0.2", "--backend", BACKEND[engine], "-o", str(tmp_path / "RUN")]
-    there.run([sys.executable, "-m", "jumper.cli", "run", *arguments, "--", sys.executable, "-c", code])
+    there.run([sys.executable, "-m", "jumper", "run", *arguments, "--", sys.executable, "-c", code])
     run = jumper.open_run(tmp_path / "RUN")
     (said,) = run.events[run.events["kind"] == "collector-off"]["text"]
     assert "gpu_counters" in said and "Driver Not Loaded" in said
@@ -191,7 +191,7 @@ engine.stop()
 print([job.pid for job in jobs])
 """
     pids = json.loads(there.run([sys.executable, "-c", code]).stdout)
-    there.run([sys.executable, "-m", "jumper.cli", "merge", str(spool), "-o", str(tmp_path / "RUN")])
+    there.run([sys.executable, "-m", "jumper", "merge", str(spool), "-o", str(tmp_path / "RUN")])
     run = jumper.open_run(tmp_path / "RUN")
     rows = run.samples("process").sort_values("mono_ns")
     seconds = {}
@@ -216,7 +216,7 @@ def test_without_a_device_there_is_nothing(tmp_path: Path) -> None:
 
 def test_the_doctor_says_which_devices_there_are_and_which_are_ours(node: Nodes) -> None:
     there = node(device() + device(OTHER))
-    arguments = [sys.executable, "-m", "jumper.cli", "doctor", "--json"]
+    arguments = [sys.executable, "-m", "jumper", "doctor", "--json"]
 
     def said(**environment: str) -> tuple[str, str, str]:
         checks = json.loads(there.run(arguments, **environment).stdout)["checks"]

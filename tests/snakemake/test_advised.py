@@ -37,7 +37,7 @@ def test_no_job_fails_by_the_advice_that_had_passed(workflow: Callable[[str], Wo
         (made.folder / f"{part}.in").write_bytes(b"." * (15_000 + 3_000 * part))  # 75 to 210 MB
     made.done()
     (first,) = made.runs()
-    advise = [sys.executable, "-m", "jumper.cli", "advise", str(first), "--format", "snakemake-profile"]
+    advise = [sys.executable, "-m", "jumper", "advise", str(first), "--format", "snakemake-profile"]
     profile = made.folder / "advised"
     profile.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}

@@ -66,7 +66,7 @@ def test_jobs_are_measured_in_the_way_that_the_doctor_names(
     way = VERSIONS[version]
     (tmp_path / "Snakefile").write_text(WORKFLOW)
     (tmp_path / "submit.sh").write_text(SUBMIT)
-    said = json.loads(call(program, tmp_path, "-m", "jumper.cli", "doctor", "--json").stdout)
+    said = json.loads(call(program, tmp_path, "-m", "jumper", "doctor", "--json").stdout)
     found = {check["name"]: check for check in said["checks"] if check["area"] == "snakemake"}
     assert {name: check["status"] for name, check in found.items()} == {"way": "ok", "plugins": "ok", "hook": "ok"}
     assert ("--logger jumper" if way == "logger" else "jumper-snakemake run") in found["way"]["found"]
@@ -84,9 +84,7 @@ def test_jobs_are_measured_in_the_way_that_the_doctor_names(
     assert "jumper: 4 jobs measured" in done.stderr
     assert "jumper: this" not in done.stderr
     (run,) = (tmp_path / ".snakemake/jumper/runs").iterdir()
-    summary = json.loads(
-        call(program, tmp_path, "-m", "jumper.cli", "summary", "--by", "key", "--json", str(run)).stdout
-    )
+    summary = json.loads(call(program, tmp_path, "-m", "jumper", "summary", "--by", "key", "--json", str(run)).stdout)
     tasks = {(task["key"], task["attempt_id"]): task for task in summary["tasks"]}
     again = "2.1.1" if executor == "local" else "1.2.1"  # a job process applies a rule's retries itself
     assert {key: task["state"] for key, task in tasks.items()} == {
