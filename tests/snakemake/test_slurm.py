@@ -25,7 +25,7 @@ from tests.snakemake.test_truth import close, cpu, times
 PLUGIN = """
 localrules: all
 rule all:
-    input: "smp.txt", "run.txt", "mpi.txt"
+    input: "smp.txt", "run.txt", "mpi.txt", "again.txt"
 rule smp:
     input: "rank.py"
     output: "smp.txt"
@@ -46,6 +46,38 @@ rule mpi:
     benchmark: "mpi.tsv"
     resources: mem_mb=900, runtime=5, tasks=2, nodes=2, mpi="srun"
     shell: "{resources.mpi} -n {resources.tasks} python3 -S rank.py 2.0 150 mpi; touch {output}; times > mpi.times"
+rule kids:
+    output: "kids.txt"
+    group: "truth"
+    resources: mem_mb=900, runtime=5
+    shell: "for i in $(seq 20); do python3 -S burn.py 0.05; done; times > kids.times; touch {output}"
+rule late:
+    input: "kids.txt"
+    output: "late.txt"
+    group: "truth"
+    resources: mem_mb=900, runtime=5
+    shell: "python3 -S hold.py 1.3 220 0 late.peak; touch {output}"
+rule brief:
+    input: "late.txt"
+    output: "brief.txt"
+    group: "truth"
+    resources: mem_mb=900, runtime=5
+    shell: "python3 -S hold.py 0 200 0 brief.peak; times > brief.times; touch {output}"
+rule detached:
+    input: "brief.txt"
+    output: "detached.txt"
+    group: "truth"
+    resources: mem_mb=900, runtime=5
+    shell: "setsid -f python3 -S hold.py 0 300 30 detached.peak;"
+           " until test -s detached.peak; do sleep 0.1; done; sleep 1; touch {output}; kill $(cat detached.peak.pid)"
+rule again:
+    input: "detached.txt"
+    output: "again.txt"
+    group: "truth"
+    retries: 1
+    resources: mem_mb=lambda wildcards, attempt: 450 * attempt, runtime=5
+    shell: "python3 -S burn.py 0.2; times > again.{resources.mem_mb}.times; test {resources.mem_mb} = 900;"
+           " touch {output}"
 """
 PAGE = (REPOSITORY / "docs/slurm.md").read_text()
 (PROFILE,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -81,7 +113,8 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 def snakemake(bed: Slurm, folder: Path, snakefile: str, *arguments: str, path: str = "") -> Any:
     """Run Snakemake on the login host on a workflow of ours; return what it said."""
     (folder / "Snakefile").write_text(snakefile)
-    shutil.copy(CASES / "rank.py", folder)
+    for program in ("rank.py", "burn.py", "hold.py"):
+        shutil.copy(CASES / program, folder)
     (folder / "status.sh").write_text(STATUS)
     (folder / "grow.py").write_text(GROW)
     (folder / "status.sh").chmod(0o755)
@@ -137,6 +170,21 @@ def test_rule_python_on_a_node_costs_what_it_used(plugin: Path) -> None:
     assert task["node"] in ("node1", "node2", "node3")
 
 
+@pytest.mark.parametrize("said", ["kids", "brief", "again.450", "again.900"])
+def test_short_children_short_jobs_and_failed_attempts_cost_what_the_shell_says(plugin: Path, said: str) -> None:
+    run = the_run(plugin)
+    task = row(run, said.partition(".")[0], "1.2.1" if said == "again.900" else "1.1.1")
+    assert cpu(task["cpu_s"], times(plugin / f"{said}.times"))
+    assert task["state"] == ("failed" if said == "again.450" else "done")
+    assert task["external_id"] == row(run, "late")["external_id"]  # one job of Slurm for all of the group
+
+
+@pytest.mark.parametrize("key", ["late", "brief", "detached"])
+def test_peaks_at_the_end_of_short_jobs_and_of_a_child_that_detached_are_seen(plugin: Path, key: str) -> None:
+    said = int((plugin / f"{key}.peak").read_text())
+    assert close(row(the_run(plugin), key)["memory_peak_bytes"], said, 0.01, 0)
+
+
 def test_each_node_of_a_parallel_job_has_its_part(plugin: Path) -> None:
     run = the_run(plugin)
     task, said = row(run, "mpi"), {path.suffix[1:]: path.read_text().split() for path in plugin.glob("mpi.node?")}
@@ -184,8 +232,8 @@ def test_the_clocks_of_nodes_stand_between_what_is_known_of_their_jobs(plugin: P
 def test_the_run_expects_and_has_all_jobs(plugin: Path) -> None:
     coverage = the_run(plugin).info["coverage"]
     assert {name: coverage[name] for name in ("expected", "came", "missing")} == {
-        "expected": 3,
-        "came": 3,
+        "expected": 9,
+        "came": 9,
         "missing": [],
     }
 
