@@ -27,7 +27,7 @@ ROWS = {
     "run": ["wall time", "CPU time"],
     "dask": ["peaks on", "peaks off"],
     "dask-scheduler": ["a note", "workers push", "memory grows"],
-    "dask-tasks": ["wall time", "CPU of the worker"],
+    "dask-tasks": ["wall time", "CPU of the worker", "CPU of scheduler"],
     "snakemake": ["CPU a job", "add to a start", "reported, wall time", "reported, memory peak"],
     "advice": ["advice"],
     "report": ["built", "size"],
