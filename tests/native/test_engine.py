@@ -62,8 +62,12 @@ def test_no_text_breaks_a_parser_and_what_is_written_is_what_was_given(build: Bu
     assert int(done.stdout.split()[0]) > 1000
 
 
-def test_storms_on_all_sides_leave_the_engine_whole(sanitized: Build, tmp_path: Path) -> None:
-    program = sanitized("drive", FUZZ / "drive.c")
+@pytest.mark.parametrize("checked", [True, False], ids=["sanitizers", "as it is"])
+def test_storms_on_all_sides_leave_the_engine_whole(
+    checked: bool, sanitized: Build, build: Build, tmp_path: Path
+) -> None:
+    source = FUZZ / "drive.c"
+    program = sanitized("drive", source) if checked else build("plain", [*SOURCES, source], "-O2")
     done = subprocess.run([program, "1", "10", tmp_path], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[0]) > 5
