@@ -139,7 +139,8 @@ def _pieces(run: RunTables, grid: Grid, interval_s: float, trees: Counters, proc
     shaped = np.zeros(len(order), dtype=bool)
     if (np.maximum(process, thread)[order] >= 0).any():
         # attempts of one thread one after the other
-        chain, _ = pd.factorize(_keys(tasks, "thread"))
+        keys = _keys(tasks, "thread")
+        chain = np.ravel_multi_index([*map(np.asarray, keys.codes)], tuple(map(len, keys.levels)))
         order = order[np.lexsort((begin[order], chain[order]))]
         fit = _fit(chain[order], begin[order], end[order], cpu[order], grid)
         for counters, which in ((threads, thread), (trees, process)):

@@ -50,12 +50,19 @@ class RunTables(Protocol):
         """Samples of a stream, by time."""
 
 
+#: Columns of the tasks table that are read most often.
+_WORDS = ("group", "node", "worker", "state")
+
+
 class Cached:
     """The tables of a run, each stream of samples read once: for as long as one page or picture is made."""
 
     def __init__(self, run: RunTables) -> None:
         self.path, self.info, self.nodes = run.path, run.info, run.nodes
-        self.tasks, self.events = run.tasks, run.events
+        words = [name for name in _WORDS if name in run.tasks and isinstance(run.tasks[name].dtype, pd.StringDtype)]
+        # strings of Python are what all these analyses read, a dozen times
+        self.tasks = run.tasks.astype(dict.fromkeys(words, pd.StringDtype("python"))) if words else run.tasks
+        self.events = run.events
         self._run = run
         self._streams: dict[str, pd.DataFrame] = {}
 

@@ -285,6 +285,8 @@ class RunRows:
 
     def _named(self, lines: dict[tuple[str, int | None], Floats]) -> dict[str, Floats]:
         tasks = self.run.tasks
+        columns = [name for name in ("node", "pid", "worker") if name in tasks]
+        tasks = tasks[columns].drop_duplicates()
         workers = {
             (node, int(pid)): worker
             for node, pid, worker in zip(
