@@ -139,10 +139,9 @@ def made_spool(path: Path, segments: int, ticks: int, rows_a_block: int = 10) ->
 
 _BUILD = """
 import json, sys, time
-import holoviews, bokeh.embed, jinja2, pandas, pyarrow.parquet, jumper
-from jumper.report.canvas import holoviews
+import bokeh.document, bokeh.models, jinja2, pandas, pyarrow.parquet, jumper
+from jumper.analysis import findings
 from jumper.report.page import builder, charts, figures, words
-holoviews()
 begin, cpu = time.perf_counter(), time.process_time()
 page = jumper.open_run(sys.argv[1]).report(sys.argv[2])
 print(json.dumps([time.perf_counter() - begin, time.process_time() - cpu, page.stat().st_size]))

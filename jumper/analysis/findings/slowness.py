@@ -69,11 +69,12 @@ def stragglers(view: View) -> Iterator[Finding]:
     compared = 0
     for group, rows in view.enough(view.done & (wall > 0) & ~view.flagged("truncated") & known):
         rows = rows[np.argsort(wall[rows], kind="stable")]
-        counts = np.bincount(nodes[rows], minlength=len(names))
+        took, which = wall[rows], nodes[rows]
+        counts = np.bincount(which, minlength=len(names))
         for number in np.flatnonzero((counts >= ENOUGH) & (len(rows) - counts >= ENOUGH)):
             compared += 1
-            on_it = nodes[rows] == number
-            here, there = wall[rows[on_it]], wall[rows[~on_it]]
+            on_it = which == number
+            here, there = took[on_it], took[~on_it]
             longer, usual = _middle(here), _middle(there)
             if longer >= SLOWER * usual:
                 extra = float((longer - usual) * view.threads[rows[on_it]].sum() / 3600)

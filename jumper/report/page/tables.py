@@ -105,7 +105,7 @@ def tasks(rows: RunRows) -> dict[str, Any]:
     shown = table.iloc[chosen]
     columns, values = [], {}
     for column in TASK_COLUMNS:
-        if column.name not in shown:
+        if column.name not in shown or not shown[column.name].notna().any():
             continue
         found = _plain(shown, column.name, column.dtype)
         if any(item not in (None, "") for item in found):
@@ -177,7 +177,8 @@ def _indexed(samples: pd.DataFrame, last: str, pids: set[int], columns: tuple[st
     out: _Indexed = {}
     if not {"node", "pid", last} <= set(samples.columns):
         return out
-    samples = samples[samples["pid"].isin(pids)]
+    mine = samples["pid"].isin(pids)
+    samples = samples if mine.all() else samples[mine]
     order, number = in_series(samples)
     at, values = times(samples, "time_ns")[order], [floats(samples, name)[order] for name in columns]
     firsts = np.flatnonzero(np.diff(number, prepend=-1))
@@ -205,13 +206,13 @@ def _thinned(values: Floats) -> dict[str, Any]:
 def nodes(rows: RunRows) -> list[dict[str, Any]]:
     """Return the rows of the table of nodes."""
     run = rows.run
-    by_node = summarize(run.tasks, by="node")
+    by_node = {str(name): row for name, row in summarize(run.tasks, by="node").astype(object).to_dict("index").items()}
     silent = set(rows.silent) if len(run.samples("process")) + len(run.samples("system")) else set()
     used = _highest_by_node(run.samples("system"), "memory_bytes")
     out = []
-    for name in sorted({*run.nodes, *map(str, by_node.index)} - {""})[:MOST_ROWS]:
+    for name in sorted({*run.nodes, *by_node} - {""})[:MOST_ROWS]:
         facts = run.nodes.get(name, {})
-        row = by_node.loc[name].dropna().to_dict() if name in by_node.index else {}
+        row = {key: value for key, value in by_node.get(name, {}).items() if pd.notna(value)}
         busy = rows.node_cpu.get(name)
         out.append({
             "name": name, "cpus": f"{facts.get('num_cpus') or ''}", "memory": human_bytes(facts.get("memory_bytes")),
