@@ -234,14 +234,17 @@ def total_gauge(samples: pd.DataFrame, column: str, grid: Grid, interval_s: floa
     at, value = grid.seconds(times(samples, "time_ns")[order]), floats(samples, column)[order]
     known = np.isfinite(value)
     at, value, number = at[known], value[known], number[known]
+    last = np.diff(number, append=-1) != 0
     until = at + GAP_INTERVALS * interval_s
-    follows = np.flatnonzero(np.diff(number) == 0)
-    until[follows] = np.minimum(until[follows], at[follows + 1])
-    knots = np.concatenate([at, until])
-    # at one moment, what ends goes before what begins
-    turn = np.lexsort((np.repeat([1, 0], len(at)), knots))
-    level = np.cumsum(np.concatenate([value, -value])[turn])
-    return np.maximum(_highest(knots[turn], level, grid.edges), 0.0)
+    last[:-1] |= until[:-1] < at[1:]
+    change = np.diff(value, prepend=0.0)
+    fresh = np.concatenate([[True], last[:-1]])[: len(at)]
+    change[fresh] = value[fresh]
+    knots, change = np.concatenate([at, until[last]]), np.concatenate([change, -value[last]])
+    turn = np.argsort(knots, kind="stable")
+    knots, level = knots[turn], np.cumsum(change[turn])
+    at_once = np.diff(knots, append=np.inf) > 0  # of one moment, all changes together
+    return np.maximum(_highest(knots[at_once], level[at_once], grid.edges), 0.0)
 
 
 def _highest(at: Floats, level: Floats, edges: Floats) -> Floats:

@@ -14,7 +14,7 @@ from jumper.analysis.timeline import OUTSIDE
 from jumper.analysis.units import human_bytes, human_seconds
 from jumper.report.canvas import Picture, plain
 from jumper.report.data import MOST_COLOURS, OTHER_GROUPS, Lines, RunRows, Stack
-from jumper.report.marks import Bars, Image, milliseconds
+from jumper.report.marks import Bars, Image, add, milliseconds
 from jumper.report.stacks import area, mirrored, said, stacked, top_of
 from jumper.report.theme import OTHER, PALETTE, Theme
 
@@ -76,7 +76,7 @@ def tasks(rows: RunRows, theme: Theme) -> Picture | None:
         outline = Quad(left="left", bottom="bottom", right="right", top="top", fill_color=None,
                        line_color=theme.text, line_width=1.6)  # fmt: skip
         failed = ColumnDataSource({name: values[bad] for name, values in corners.items()})
-        figure.add_glyph(failed, outline, nonselection_glyph=None)
+        add(figure, failed, outline)
 
     ticks = [(height - (first + end) / 2, plain(_short(name))) for name, (first, end) in spans.items()]
     return Picture(
@@ -226,7 +226,7 @@ def metric(rows: RunRows, theme: Theme, found: Lines) -> Picture:
 
         for number, colour in zip(range(len(lines)), PALETTE, strict=False):
             line = Line(x="time", y=f"{dimension}_{number}", line_color=colour, line_width=1.4)
-            figure.add_glyph(source, line, nonselection_glyph=None)
+            add(figure, source, line)
 
     values = np.concatenate([line[np.isfinite(line)] for line in lines.values()])
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)

@@ -176,6 +176,12 @@ class Image:
                 "ticker": FixedTicker(ticks=[0, 50, 100]), "formatter": percent}  # fmt: skip
 
 
+def add(figure: Any, source: Any, glyph: Any) -> None:
+    """Add a glyph to a figure; it shares the view of what is drawn of its source already."""
+    views = [renderer.view for renderer in figure.renderers if renderer.data_source is source]
+    figure.add_glyph(source, glyph, nonselection_glyph=None, **({"view": views[0]} if views else {}))
+
+
 def milliseconds(time: Any) -> int:
     """Return a naive time as Bokeh counts it."""
     return int(time.astype("datetime64[ms]").astype("int64"))

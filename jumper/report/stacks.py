@@ -9,7 +9,7 @@ import numpy as np
 
 from jumper.report.canvas import Picture
 from jumper.report.data import RunRows, Stack
-from jumper.report.marks import Lines, milliseconds
+from jumper.report.marks import Lines, add, milliseconds
 from jumper.report.theme import FONT, OTHER, Theme
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def stacked(
         if stack.asked is not None:
             field = f"{dimension}_total_{len(stack.layers)}"
             step = Step(x="time", y=field, mode="center", line_color=theme.text, line_width=1.2)
-            figure.add_glyph(source, step, nonselection_glyph=None)
+            add(figure, source, step)
             top = int(np.argmax(stack.asked))
             place = rows.time[min(top, rows.grid.bins - rows.grid.bins // 10)]
             _say(figure, theme.text, place, stack.asked[top] * 0.94, ASKED, "top")
@@ -98,8 +98,7 @@ def area(figure: Any, source: Any, low: float | str, high: str, colour: str, alp
     """Paint what lies between two fields of a source."""
     from bokeh.models import VArea
 
-    glyph = VArea(x="time", y1=low, y2=high, fill_color=colour, fill_alpha=alpha)
-    figure.add_glyph(source, glyph, nonselection_glyph=None)
+    add(figure, source, VArea(x="time", y1=low, y2=high, fill_color=colour, fill_alpha=alpha))
 
 
 def top_of(line: Floats) -> float:

@@ -23,14 +23,14 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
     The overview above them carries the brush. Tapping a bar calls ``jumperShow(number)``
     of the page, with the position of the attempt in the tasks table.
     """
-    from bokeh.models import Column, DatetimeAxis, Range1d, RangeTool
+    from bokeh.models import AllLabels, Column, DatetimeAxis, Range1d, RangeTool
 
     drawn = list(rows_of(rows, theme))
     if not drawn:
         return None
     start, stop = map(milliseconds, rows.limits)
     span = Range1d(start=start, end=stop, bounds=(start, stop), name="jumper-time")
-    clock = DatetimeAxis()  # ticks and words of all time axes
+    clock = DatetimeAxis(major_label_policy=AllLabels())  # ticks and words of all time axes
     clock.formatter.update(strip_leading_zeros=False, **CLOCK)  # 09:41, as everywhere else on the page
     brush = _figure(overview(rows, theme), Range1d(start=start, end=stop), clock, labelled=True)
     brush.left[0].visible = False
@@ -61,7 +61,7 @@ def _figure(picture: Picture, span: Any, clock: Any, *, labelled: bool) -> Any:
     from bokeh import models as bokeh
     from bokeh.models.annotations import Title
 
-    style, every = styles(picture.theme), bokeh.AllLabels()
+    style, every = styles(picture.theme), clock.major_label_policy
     figure: Any = bokeh.Plot(
         x_range=span, y_range=bokeh.Range1d(start=picture.limits[0], end=picture.limits[1]),
         title=Title(text=plain(picture.title), **style["Title"]), height=picture.height, min_width=LEAST_WIDTH,
