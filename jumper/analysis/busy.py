@@ -231,8 +231,9 @@ def _outside(trees: Counters, pieces: Pieces, process: Ints, grid: Grid) -> Floa
     stretch = np.concatenate([[0.0], np.cumsum(last - first + 1.0)[:-1]]) - first
     low, high = (np.clip(time, first[process], last[process]) for time in (begin, np.maximum(end, begin + 1e-9)))
     amount = amount * (high - low) / np.maximum(end - begin, 1e-9)
-    spent = np.concatenate([[0.0], spread(low + stretch[process], high + stretch[process], amount,
-                                          trees.at + stretch[trees.number])])  # fmt: skip
+    low, high = low + stretch[process], high + stretch[process]
+    turn = np.argsort(low)  # what is looked up in order is found in a fifth of the time
+    spent = np.concatenate([[0.0], spread(low[turn], high[turn], amount[turn], trees.at + stretch[trees.number])])
     left = np.nan_to_num(trees.increase) - spent
     left[firsts] = 0.0
     used = pd.Series(left).groupby(trees.number).cumsum()

@@ -45,14 +45,13 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
 
 def _steered(figures: list[Any], theme: Theme) -> None:
     """Give figures the tools of a time axis, and one crosshair for all of them."""
-    from bokeh.models import BoxZoomTool, CrosshairTool, PanTool, WheelZoomTool
+    from bokeh.models import BoxZoomTool, CrosshairTool, WheelZoomTool
     from bokeh.models.annotations import Span
 
     line = Span(dimension="height", line_color=theme.muted, line_width=1, line_dash="dotted")
     for figure in figures:
         zoom = BoxZoomTool(dimensions="width")
-        figure.add_tools(PanTool(dimensions="width"), zoom, WheelZoomTool(dimensions="width"),
-                         CrosshairTool(overlay=line))  # fmt: skip
+        figure.add_tools(zoom, WheelZoomTool(dimensions="width"), CrosshairTool(overlay=line))
         figure.toolbar.active_drag = zoom
 
 

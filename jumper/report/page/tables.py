@@ -197,7 +197,7 @@ def _indexed(samples: pd.DataFrame, last: str, pids: set[int], columns: tuple[st
 def _thinned(values: Floats) -> dict[str, Any]:
     values = np.maximum(np.nan_to_num(values), 0.0)
     if len(values) > CURVE_POINTS:
-        values = np.maximum.reduceat(values, np.linspace(0, len(values), CURVE_POINTS + 1).astype(int)[:-1])
+        values = np.maximum.reduceat(values, np.arange(CURVE_POINTS) * len(values) // CURVE_POINTS)
     top = float(values.max())
     share = np.zeros(len(values)) if top <= 0 else values / top * 100
     return {"top": float(f"{top:.4g}"), "points": np.round(share).astype(int).tolist()}
