@@ -84,7 +84,7 @@ def runs(size: Size) -> Iterator[Row]:
     """Yield wall and CPU time of `jumper run` around a command that does nothing."""
     found: dict[str, list[tuple[float, float]]] = {"with": [], "without": []}
     with tempfile.TemporaryDirectory() as folder:
-        jumper = [sys.executable, "-m", "jumper.cli", "run", "--interval", "1", "-o"]
+        jumper = [sys.executable, "-m", "jumper", "run", "--interval", "1", "-o"]
         for number in range(size.rounds):
             found["with"].append(_run([*jumper, os.path.join(folder, str(number)), "--", *TRUE]))
             found["without"].append(_run(TRUE))
