@@ -25,8 +25,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("example")
     shutil.copytree(EXAMPLE, folder / "here")
     (folder / "bin").mkdir()
-    for name, module in {"snakemake": "snakemake", "jumper": "jumper"}.items():
-        (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+    for name in ("snakemake", "jumper"):
+        (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {name} "$@"\n')
         (folder / "bin" / name).chmod(0o755)
     (lines,) = re.findall(r"^```sh\n(.*?)^```", (EXAMPLE / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JUMPER_")}
