@@ -151,6 +151,7 @@ class Attempt:
                 "reason": f"{reason}: the kernel's OOM killer struck meanwhile" if struck else reason,
                 "flags": (["shared"] if self.in_process and self.shared else []) + ([OOM] if struck else []),
                 "nodes": self._beyond.nodes or None,
+                "memory_beside_bytes": self._beside(),
                 **(self._process_cost() if self.in_process else self._children_cost()),
                 **facts,
             }
@@ -290,6 +291,13 @@ class Attempt:
             children[name] = sum(child.io.get(name, 0) for child in self.children)
         first, last = {**base.thread_io, "cpu_ns": base.thread_ns}, {**end.thread_io, "cpu_ns": end.thread_ns}
         return {**cost, "base": first, "end": last, "children": {**children, "estimated": True}}
+
+    def _beside(self) -> int | None:
+        if self.facts.get("external_id") is None:
+            return None
+        from jumper_snakemake.around import memory_beside
+
+        return memory_beside(self.in_process)
 
     def _own_cpu_ns(self) -> int:
         cost = self._process_cost()

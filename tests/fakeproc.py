@@ -39,6 +39,7 @@ class Numbers:
     written: int = 0
     comm: str = "a"
     environ: str = ""
+    cmdline: str = ""
     io: bool = True
     tgid: int | None = None
 
@@ -68,6 +69,7 @@ class FakeProc:
         (folder / "status").write_text(f"Tgid:\t{n.tgid or pid}\nThreads:\t{n.threads}\n{kib}")
         (folder / "statm").write_text(f"0 {n.rss * 256} 0 0 0 0 0\n")
         (folder / "environ").write_text(n.environ)
+        (folder / "cmdline").write_text(n.cmdline)
         if n.io:
             lines = (n.chars, n.written, 0, 0, n.chars, n.written)
             names = ("rchar", "wchar", "syscr", "syscw", "read_bytes", "write_bytes")

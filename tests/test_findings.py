@@ -310,6 +310,17 @@ def test_what_a_full_node_left_to_a_group_does_not_say_what_it_can_use(cores: fl
     assert advice.threads == (1 if said else None)
 
 
+def test_what_a_batch_job_holds_beside_the_task_is_asked_for_too() -> None:
+    alone, both = (workflow(memory_asked_bytes=20 * GB, memory_beside_bytes=beside) for beside in (None, GB))
+    ((far,), (more,)) = ([one for one in findings(run) if one.name == "memory-far"] for run in (alone, both))
+    assert "Ask for 1.71 GiB" in far.action and "Ask for 2.64 GiB" in more.action
+    assert more.gb_hours == pytest.approx(far.gb_hours - 24 * 60 / 3600)
+    assert "954 MiB of it is for the Snakemakes in its job" in more.action
+    ((small,), (large,)) = (advise(run.tasks) for run in (alone, both))
+    assert small.memory_bytes + GB <= large.memory_bytes <= 1.2 * (small.memory_bytes + GB)
+    assert "954 MiB of the memory is for the Snakemakes in each batch job" in large.notes
+
+
 def test_what_is_missing_is_said() -> None:
     run = made.make_command()
     run.info["coverage"] |= {"missing": [{"node": "n2", "reason": "no shard"}], "torn": 2, "dropped": 1}

@@ -18,6 +18,7 @@ from jumper.analysis.backtest import FIRST, Attempts, Replay, Trial, choose, rep
 from jumper.analysis.sizing import LEAST_BYTES, MARGIN, TAILS, Rule, upper
 from jumper.analysis.summary import lists
 from jumper.analysis.tables import RunTables, floats, texts, times
+from jumper.analysis.units import human_bytes
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Bools, Floats, Ints
@@ -51,7 +52,7 @@ class Advice:
     attempts : int
         Attempts whose memory was used.
     highest_bytes : float or None
-        The highest of their peaks.
+        The highest of their peaks, with what their batch jobs held beside them.
     asked_bytes : float or None
         What they asked for (median).
     memory : Rule or None
@@ -185,6 +186,8 @@ def _advice(
         notes.append(f"no advice on memory: {len(memory.used)} of {ENOUGH} attempts with a sure peak")
     elif tested is None:
         notes.append("too few attempts for a back-test")
+    if rule is not None and (beside := float(table.beside[rows].max())):
+        notes.append(f"{human_bytes(beside)} of the memory is for the Snakemakes in each batch job")
     threads, asked, cores = table.threads(rows)
     runtime, longest = table.runtime(rows)
     bounds = memory.asked[np.isfinite(memory.asked)]
@@ -216,7 +219,9 @@ class _Table:
         self.state = np.array(texts(tasks, "state"), dtype=object)
         self.start = times(tasks, "start_ns")
         self.wall, self.cpu = floats(tasks, "wall_s"), floats(tasks, "cpu_s")
-        self.peak, self.inputs = floats(tasks, "memory_peak_bytes"), floats(tasks, "input_bytes")
+        self.beside = np.nan_to_num(floats(tasks, "memory_beside_bytes"))
+        # what a batch job holds beside its task has to be asked for too
+        self.peak, self.inputs = floats(tasks, "memory_peak_bytes") + self.beside, floats(tasks, "input_bytes")
         self.asked, self.limit = floats(tasks, "memory_asked_bytes"), floats(tasks, "memory_limit_bytes")
         self.threads_asked, self.runtime_asked = floats(tasks, "threads_asked"), floats(tasks, "runtime_asked_s")
         self.flags = lists(tasks, "flags")

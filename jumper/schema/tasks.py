@@ -74,6 +74,7 @@ TASK_COLUMNS: tuple[TaskColumn, ...] = (
     _i("threads_asked", "", "threads or cores asked for"),
     _i("memory_asked_bytes", "B", "memory asked for"),
     _i("memory_limit_bytes", "B", "smallest limit that applied"),
+    _i("memory_beside_bytes", "B", "what else its batch job holds and must ask for: the Snakemakes in it"),
     _f("runtime_asked_s", "s", "runtime asked for"),
     _i("input_bytes", "B", "size of the inputs"),
     _i("processes", "", "how many processes it had, as far as seen"),

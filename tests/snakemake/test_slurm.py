@@ -162,6 +162,7 @@ def test_a_job_of_one_node_costs_what_the_kernel_says(plugin: Path) -> None:
     assert str(task["external_id"]).isdigit()
     asked = ("threads_asked", "memory_asked_bytes", "runtime_asked_s", "input_bytes")
     assert [task[name] for name in asked] == [2, 900 * 10**6, 300, (plugin / "rank.py").stat().st_size]
+    assert 2 * 80e6 < task["memory_beside_bytes"] < 2 * 300e6  # two Snakemakes
 
 
 def test_rule_python_on_a_node_costs_what_it_used(plugin: Path) -> None:

@@ -66,7 +66,7 @@ def killed(view: View) -> Iterator[Finding]:
             text += " Other tasks ran in the process; the memory is all of theirs."
         group = str(view.texts("group")[i])
         if by_memory[i]:
-            wanted = 1.2 * float(peaks[i])
+            wanted = 1.2 * float(peaks[i]) + float(view.beside[i])
             action = f"Give it more than {human_bytes(wanted)}, or work in smaller pieces."
             snippet = snippets.memory(view.kind_of(i), group, wanted, view.slurm)
             yield Finding("high", group, text, action, snippet, "killed")

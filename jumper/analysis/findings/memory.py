@@ -42,7 +42,7 @@ def near(view: View) -> Iterator[Finding]:
         if part[i] < (PAUSED if worker else NEAR):
             continue
         peak = float(view.peaks[known].max())
-        wanted = peak / DASK_SPILL if worker else 1.2 * peak
+        wanted = peak / DASK_SPILL if worker else 1.2 * peak + float(view.beside[known].max())
         text = (f"reached {human_bytes(view.peaks[i])} of the {human_bytes(view.bound[i])} "
                 f"{'asked for' if asked[i] else 'allowed'} ({part[i]:.0%}), in {view.texts('key')[i]}.")  # fmt: skip
         action = f"{'Allow' if worker else 'Ask for'} {human_bytes(wanted)}, or work in smaller pieces."
@@ -75,13 +75,16 @@ def far(view: View) -> Iterator[Finding]:
     for group, rows in view.enough(np.isfinite(view.peaks) & (asked > 0)):
         peaks = view.peaks[rows]
         usual, peak = float(np.median(asked[rows])), float(peaks.max())
-        wanted = max(MARGIN * float(upper(peaks, TAILS[:1])[0]), LEAST_BYTES)
+        beside = float(view.beside[rows].max())
+        wanted = max(MARGIN * float(upper(peaks, TAILS[:1])[0]), LEAST_BYTES) + beside
         freed = float((np.maximum(asked[rows] - wanted, 0) * hours_of[rows]).sum())
         if wanted > FAR * usual or not freed > WORTH * all_gb_hours:
             continue
         text = (f"asks for {human_bytes(usual)}; none of its {many(len(rows), 'attempt')} used more than "
                 f"{human_bytes(peak)} ({percent(peak / usual)}).")  # fmt: skip
         action = f"Ask for {human_bytes(wanted)}: that frees {hours(freed, 'GB')}."
+        if beside:
+            action += f" {human_bytes(beside)} of it is for the Snakemakes in its job."
         snippet = snippets.memory(view.kind_of(rows[0]), group, wanted, view.slurm)
         yield Finding("medium", group, text, action, snippet, "memory-far", gb_hours=freed)
 
@@ -127,7 +130,7 @@ def swapping(view: View) -> Iterator[Finding]:
             nodes = sorted(set(view.texts("node")[swapped]) - {""})
             text = (f"had up to {human_bytes(swap[i])} swapped out, in {len(swapped):,} of {many(len(rows), 'attempt')}"
                     f"{f' on {listed(nodes)}' if nodes else ''}; it was {view.texts('key')[i]}.")  # fmt: skip
-            wanted = 1.2 * float(peaks[i] + swap[i])
+            wanted = 1.2 * float(peaks[i] + swap[i]) + float(view.beside[i])
             snippet = snippets.memory(view.kind_of(i), group, wanted, view.slurm)
             action = "Run fewer at once on a node, or ask for what they need, so that fewer are placed there."
             yield Finding("medium", group, text, action, snippet, "swapping")

@@ -121,6 +121,11 @@ class View:
         return np.where(self.done & (peaks > 0) & ~self.flagged(*UNSURE), peaks, np.nan)
 
     @cached_property
+    def beside(self) -> Floats:
+        """Memory in bytes that each attempt's batch job held beside it, and must have asked for too; 0 where none."""
+        return np.nan_to_num(self.floats("memory_beside_bytes"))
+
+    @cached_property
     def worked(self) -> Bools:
         """Attempts whose CPU time says how they worked: succeeded, long enough, all of it their own."""
         known = np.isfinite(self.floats("cpu_s")) & (np.nan_to_num(self.wall) >= LONG_S)
