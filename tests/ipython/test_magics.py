@@ -58,7 +58,7 @@ def test_a_session_as_it_is_typed(shell: Shell, tmp_path: Path) -> None:
     assert report.startswith("Performance of ") and "4 cells" in report
     cells = shell.service.perfreport().cells.set_index("cell_index")
     assert cells["execution_count"].tolist()[:4] == [2, 3, 4, 5], "as in In [n]"
-    assert cells.loc[3, "cpu_s"] == pytest.approx(0.3, abs=0.05)
+    assert 0.28 <= cells.loc[3, "cpu_s"] <= 0.4  # with what IPython does around the cell
     held = cells.loc[2, "memory_peak_bytes"] - cells.loc[3, "memory_peak_bytes"]
     assert held == pytest.approx(100 << 20, abs=20 << 20)
     assert "while" not in cells.loc[3, "code"] and cells.loc[3, "code"].startswith("until = ")

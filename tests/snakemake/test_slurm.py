@@ -219,13 +219,16 @@ def test_samples_of_all_nodes_are_in_one_time(plugin: Path) -> None:
 
 def test_the_clocks_of_nodes_stand_between_what_is_known_of_their_jobs(plugin: Path) -> None:
     run = the_run(plugin)
-    jobs = {task["node"]: task for _, task in run.tasks.iterrows()}
+    jobs = set(run.tasks["node"])
+    # when jobs of a group were submitted is not told one by one: where nothing else ran, one side is open
+    both = set(run.tasks["node"][run.tasks["group"].isin(["smp", "mpi", "run"])])
+    assert both
     for name, clock in run.info["clocks"].items():
         segment = read_segment(run.path / f"spool/{name}.seg", rows=False)
         if segment.node in jobs:
             mono, wall = segment.clock[0]  # all hosts have this machine's wall clock
             assert abs(clock["offset_ns"] - (wall - mono)) <= 50e6, name
-            assert 0 < clock["error_ns"] < 120e9, name
+            assert segment.node not in both or 0 < clock["error_ns"] < 120e9, name
         elif segment.node == "head":
             assert clock["error_ns"] is None
 
