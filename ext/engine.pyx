@@ -27,6 +27,8 @@ cdef extern from "native/engine.h" nogil:
         char node_lock[4096]
         const char *schema
         size_t schema_size
+        void *(*let_go)() noexcept
+        void (*take_back)(void *) noexcept
 
     struct statistics:
         int64_t ticks, missed, late_ns, cpu_ns, pss_cpu_ns, dropped, refused, size, queue_lost, rows_lost
@@ -64,6 +66,7 @@ cdef extern from "native/engine.h" nogil:
     void engine_go(engine *)
     void engine_tick(engine *, bint)
     bint engine_text(engine *, const char *, size_t)
+    int engine_text_at_once(engine *, const char *, size_t)
     int64_t engine_flush(engine *)
     void engine_stop(engine *)
     void engine_free(engine *)
@@ -82,6 +85,16 @@ cdef extern from "native/rows.h" nogil:
 cdef extern from "Python.h":
     void *PyInterpreterState_Get()
     int64_t PyInterpreterState_GetID(void *)
+    void *PyEval_SaveThread() nogil
+    void PyEval_RestoreThread(void *) nogil
+
+
+cdef void *let_go() noexcept nogil:
+    return PyEval_SaveThread()
+
+
+cdef void take_back(void *state) noexcept nogil:
+    PyEval_RestoreThread(state)
 
 
 if PyInterpreterState_GetID(PyInterpreterState_Get()) != 0:
@@ -127,6 +140,7 @@ cdef class Engine:
             strncpy(wanted.segment, segment, MOST_PATH - 1)
             strncpy(wanted.node_lock, node_lock, MOST_PATH - 1)
             wanted.schema, wanted.schema_size = schema, len(schema)
+            wanted.let_go, wanted.take_back = let_go, take_back
             self._engine = engine_new(wanted)
         finally:
             free(wanted)
@@ -175,8 +189,7 @@ cdef class Engine:
                 raise ValueError(f"at most {MOST_EXCLUDED} parents")
             listed[count] = parent
             count += 1
-        with nogil:
-            number = engine_add_tree(self._engine, pid, listed, count, text)
+        number = engine_add_tree(self._engine, pid, listed, count, text)
         return number
 
     def add_owner(self, int stream, unsigned uid, bytes tag=b""):
@@ -193,8 +206,7 @@ cdef class Engine:
     def finish(self, int number):
         cdef int64_t[5] most
         cdef bint known
-        with nogil:
-            known = engine_finish(self._engine, number, most)
+        known = engine_finish(self._engine, number, most)
         return tuple([most[i] for i in range(MOST_WIDTH)]) if known else None
 
     def exclude(self, int pid):
@@ -216,10 +228,11 @@ cdef class Engine:
     def text(self, bytes lines):
         cdef const char *data = lines
         cdef size_t size = len(lines)
-        cdef bint taken
-        with nogil:
-            taken = engine_text(self._engine, data, size)
-        return taken
+        cdef int taken = engine_text_at_once(self._engine, data, size)
+        if taken < 0:  # only then: a GIL that was let go of is slow to get back
+            with nogil:
+                taken = engine_text(self._engine, data, size)
+        return taken > 0
 
     def flush(self):
         cdef int64_t size

@@ -77,11 +77,12 @@ class Attempt:
         with self.site.harmless("a job's process"):
             # opened while it lives: a zombie's cannot be, but read
             io_fd = open_io(pid)
-            nodes = self.site.nodes()  # follows what has the tag and is not in the tree
-            watch = None if self.in_process else self.site.watch(pid, self.tag if nodes is None else None)
+            nodes, tag = self.site.nodes(), self.tag  # these follow what has the tag and is not in the tree
+            watch = None if self.in_process else self.site.watch(pid, tag if nodes is None else None)
             floor = 0 if own_peak else own_memory()[1]
-            self.children.append(Child(pid, start_ns, io_fd, watch, floor, self.tag))
-            self._beyond.follow(str(self.facts["key"]), self.attempt_id, self.tag)
+            self.children.append(Child(pid, start_ns, io_fd, watch, floor, tag))
+            if nodes is not None:
+                self._beyond.follow(str(self.facts["key"]), self.attempt_id, tag)
 
     def belongs(self, pid: int, record: object) -> None:
         """Say which benchmark record a process is measured for; a new one is the next repeat."""
@@ -244,11 +245,11 @@ class Attempt:
         return watch.sampler_cpu_ns() + (self.site.looker.cpu_ns if self.site.looker is not None else 0)
 
     def _records(self, event: str) -> dict[str, Any]:
-        known = {name: value for name, value in self.facts.items() if value is not None}
+        facts = self.facts if event == "start" else {"key": self.facts["key"]}
         return {
             "type": "task",
             "event": event,
-            **(known if event == "start" else {"key": known["key"]}),
+            **{name: value for name, value in facts.items() if value is not None},
             "attempt_id": self.attempt_id,
             "thread": threading.get_native_id(),
             "interval_s": self.site.settings.interval,
@@ -271,8 +272,10 @@ class Attempt:
                 "maxrss_bytes": max(each.maxrss_bytes or 0 for each in told),
                 "maxrss_floor_bytes": max(child.floor_bytes for child in self.children),
             }
-        io = {name: value for name in IO if (value := self.io(name)) is not None}
-        return {**cost, "io": io} if io else cost
+        counted = [child.io for child in self.children if child.io]
+        if counted:
+            cost["io"] = {name: sum(io[name] for io in counted) for name in IO} if len(counted) > 1 else counted[0]
+        return cost
 
     def _process_cost(self) -> dict[str, Any]:
         """Return what its Python cost: of the whole process where it was alone in it, else of its thread."""

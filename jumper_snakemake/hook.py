@@ -167,8 +167,9 @@ def _begin(arguments: dict[str, Any]) -> Attempt | None:
             _site.bodiless.add(arguments["job_rule"].name)
             return None
         outer, inner = attempt_of(_local.job, _local.workflow)
-        in_process = directive_of(arguments["job_rule"]) in IN_PROCESS
-        attempt = Attempt(_site, facts_of(arguments), outer, inner, in_process=in_process)
+        directive = directive_of(arguments["job_rule"])
+        facts = facts_of(arguments, directive)
+        attempt = Attempt(_site, facts, outer, inner, in_process=directive in IN_PROCESS)
         attempt.is_service = bool(getattr(_local.job, "is_service", False))
         return attempt
     return None

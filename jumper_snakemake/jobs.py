@@ -14,6 +14,7 @@ EXTERNAL_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID
 #: inputs beyond this number are not looked at for their size
 MOST_INPUTS = 1000
 _DIRECTIVES = ("shellcmd", "script", "notebook", "wrapper", "cwl", "template_engine")
+_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one a call
 _PLAIN = re.compile(r"[^,=\[\]\"\\]*")
 
 
@@ -30,7 +31,7 @@ def job_key(rule: str, wildcards: Mapping[str, Any]) -> str:
 
 
 def _quoted(value: str) -> str:
-    return value if _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+    return value if _PLAIN.fullmatch(value) else _json(value)
 
 
 def directive_of(rule: Any) -> str:
@@ -51,26 +52,28 @@ def attempt_of(job: Any, workflow: Any) -> tuple[int, int]:
     return outer, max(1, now - outer + 1)
 
 
-def facts_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(arguments: Mapping[str, Any], directive: str) -> dict[str, Any]:
     """Return what is known of a job before it runs, under the names of the tasks table.
 
     Parameters
     ----------
     arguments : mapping
         Those of `snakemake.executors.local.run_wrapper`, by name.
+    directive : str
+        As of :func:`directive_of`.
     """
     rule, resources = arguments["job_rule"], arguments["resources"]
     wildcards = {str(name): str(value) for name, value in arguments["wildcards"].items()}
     asked = {str(name): value for name, value in resources.items()}
-    annotations = {"directive": directive_of(rule)}
+    annotations = {"directive": directive}
     if arguments.get("benchmark"):
         annotations["benchmark"] = str(arguments["benchmark"])
     return {
         "key": job_key(rule.name, wildcards),
         "group": rule.name,
         "kind": "snakemake",
-        "wildcards": json.dumps(wildcards, ensure_ascii=False),
-        "annotations": json.dumps(annotations, ensure_ascii=False),
+        "wildcards": _json(wildcards),
+        "annotations": _json(annotations),
         "external_id": _external_id(),
         "pid": os.getpid(),
         "threads_asked": _number(arguments.get("threads")),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import time
 from dataclasses import dataclass
+
+from jumper.monitor import brief
 
 
 @dataclass(slots=True)
@@ -62,10 +63,7 @@ def own_memory() -> tuple[int, int]:
 
 def open_io(pid: int | str) -> int | None:
     """Open /proc/PID/io, or return None where it cannot be."""
-    try:
-        return os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
+    return brief.open_to_read(f"/proc/{pid}/io")
 
 
 def read_io(fd: int | None) -> dict[str, int]:
@@ -80,10 +78,9 @@ def read_io(fd: int | None) -> dict[str, int]:
         return {}
     from jumper.monitor.metrics.process.procfs import parse_io
 
+    text = brief.read_at_start(fd, 512)
+    brief.close(fd)
     try:
-        return parse_io(os.pread(fd, 512, 0))._asdict()
-    except (OSError, ValueError):
+        return {} if text is None else parse_io(text)._asdict()
+    except ValueError:
         return {}
-    finally:
-        with contextlib.suppress(OSError):
-            os.close(fd)

@@ -26,6 +26,8 @@ struct settings {
     char node_lock[MOST_PATH]; /* take `system` only while holding this; "": no lock */
     const char *schema;    /* payload of the schema block */
     size_t schema_size;
+    void *(*let_go)(void); /* of a lock that who adds or finishes a tree has (the GIL), and how to get it back; */
+    void (*take_back)(void *); /* NULL: there is none */
 };
 
 struct statistics {
@@ -60,6 +62,8 @@ void engine_go(struct engine *engine);
 void engine_tick(struct engine *engine, bool all);
 /* Append text records (JSON lines) to the segment; not waited for. */
 bool engine_text(struct engine *engine, const char *lines, size_t size);
+/* The same as 1 or 0 where the engine's lock is free; -1 where it is not, and nothing was done. */
+int engine_text_at_once(struct engine *engine, const char *lines, size_t size);
 /* Take a tick, write everything; returns the segment's size. */
 int64_t engine_flush(struct engine *engine);
 /* Take the last tick, write everything, end the thread. */

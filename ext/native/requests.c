@@ -10,8 +10,29 @@
 #include "state.h"
 
 #define SHORTEST_NS INT64_C(100000) /* no interval is shorter */
+#define PATIENCE_NS INT64_C(1000000) /* how long an answer may take that a lock of the caller's is held for */
 
 static bool ours(const struct engine *engine) { return engine->started && engine->owner == getpid(); }
+
+/* Under the lock. */
+static void post(struct engine *engine, const struct request *request)
+{
+    engine->asking = true;
+    engine->request = *request;
+    engine->requested = true;
+    engine->done = false;
+    pthread_cond_signal(&engine->wake);
+}
+
+/* Under the lock; lets the next one ask. */
+static int take_answer(struct engine *engine, struct request *request)
+{
+    int result = engine->done ? engine->request.result : -1;
+    memcpy(request->most, engine->request.most, sizeof request->most);
+    engine->asking = false;
+    pthread_cond_broadcast(&engine->answered);
+    return result;
+}
 
 static int ask(struct engine *engine, struct request *request)
 {
@@ -22,19 +43,48 @@ static int ask(struct engine *engine, struct request *request)
     while (engine->asking && !engine->ended)
         pthread_cond_wait(&engine->answered, &engine->lock);
     if (!engine->ended) {
-        engine->asking = true;
-        engine->request = *request;
-        engine->requested = true;
-        engine->done = false;
-        pthread_cond_signal(&engine->wake);
+        post(engine, request);
         while (!engine->done && !engine->ended)
             pthread_cond_wait(&engine->answered, &engine->lock);
-        result = engine->done ? engine->request.result : -1;
-        memcpy(request->most, engine->request.most, sizeof request->most);
-        engine->asking = false;
-        pthread_cond_broadcast(&engine->answered);
+        result = take_answer(engine, request);
     }
     pthread_mutex_unlock(&engine->lock);
+    return result;
+}
+
+/* The same for a caller with a lock of its own (the GIL), which it lets go of only where the answer takes long: two
+ * changes of that lock's holder cost more than most answers. The engine's thread never takes that lock, and nobody
+ * waits for it who has ours. */
+static int ask_briefly(struct engine *engine, struct request *request)
+{
+    const struct settings *settings = &engine->settings;
+    if (settings->let_go == NULL)
+        return ask(engine, request);
+    void *gone = NULL;
+    int result = -1;
+    if (ours(engine) && pthread_mutex_trylock(&engine->lock) == 0) {
+        bool posted = !engine->asking && !engine->ended;
+        if (posted) {
+            post(engine, request);
+            struct timespec until = timespec_of(now_ns() + PATIENCE_NS);
+            int waited = 0;
+            while (!engine->done && !engine->ended && waited == 0)
+                waited = pthread_cond_timedwait(&engine->answered, &engine->lock, &until);
+            if (!engine->done && !engine->ended)
+                gone = settings->let_go();
+            while (!engine->done && !engine->ended)
+                pthread_cond_wait(&engine->answered, &engine->lock);
+            result = take_answer(engine, request);
+        }
+        pthread_mutex_unlock(&engine->lock);
+        if (gone != NULL)
+            settings->take_back(gone);
+        if (posted)
+            return result;
+    }
+    gone = settings->let_go();
+    result = ask(engine, request);
+    settings->take_back(gone);
     return result;
 }
 
@@ -127,7 +177,7 @@ int engine_add_tree(struct engine *engine, int pid, const int *parents, int pare
     for (int i = 0; i < parent_count && i < MOST_EXCLUDED; i++)
         request.set.parents[request.set.parent_count++] = parents[i];
     strncpy(request.set.tag, tag, MOST_TAG - 1);
-    return ask(engine, &request);
+    return ask_briefly(engine, &request);
 }
 
 int engine_add_owner(struct engine *engine, int stream, unsigned uid, const char *tag)
@@ -145,7 +195,7 @@ void engine_remove(struct engine *engine, int set)
 bool engine_finish(struct engine *engine, int set, int64_t most[MOST_WIDTH])
 {
     struct request request = {.kind = FINISH, .number = set};
-    bool done = ask(engine, &request) == 0;
+    bool done = ask_briefly(engine, &request) == 0;
     memcpy(most, request.most, sizeof request.most);
     return done;
 }
@@ -168,6 +218,17 @@ bool engine_text(struct engine *engine, const char *lines, size_t size)
     if (!ours(engine))
         return false;
     pthread_mutex_lock(&engine->lock);
+    bool fits = keep_text(engine, lines, size);
+    pthread_mutex_unlock(&engine->lock);
+    return fits;
+}
+
+int engine_text_at_once(struct engine *engine, const char *lines, size_t size)
+{
+    if (!ours(engine))
+        return 0;
+    if (pthread_mutex_trylock(&engine->lock) != 0)
+        return -1;
     bool fits = keep_text(engine, lines, size);
     pthread_mutex_unlock(&engine->lock);
     return fits;

@@ -7,8 +7,11 @@ import errno
 import os
 import struct
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from jumper.monitor import brief
 
 #: see the head of ext/spawn.c
 RECORD = struct.Struct("=ii")
@@ -43,10 +46,10 @@ class OwnPeak(subprocess.Popen[Any]):
         """Start it by the program; False where nothing was started, or what was is gone."""
         shell = kwargs.get("executable")
         plain = isinstance(args, str) and isinstance(shell, str) and os.path.isabs(shell) and kwargs.get("shell")
-        if more or not plain or not kwargs.get("close_fds", True) or not os.access(SPAWN, os.X_OK):
+        if more or not plain or not kwargs.get("close_fds", True) or not _is_built(str(SPAWN)):
             return False
         try:
-            report, theirs = os.pipe()
+            report, theirs = brief.pipe()
         except OSError:  # no descriptors left: not a reason that the command should not start
             return False
         try:
@@ -57,10 +60,12 @@ class OwnPeak(subprocess.Popen[Any]):
             except OSError:  # the same error, or a better one, comes without the program
                 return False
             finally:
-                os.close(theirs)
-            answer = os.read(report, RECORD.size)
+                brief.close(theirs)
+            answer = brief.read_soon(report, RECORD.size)
+            if answer is None:
+                answer = os.read(report, RECORD.size)
         finally:
-            os.close(report)
+            brief.close(report)
         _reap(self.pid)  # the program itself
         pid, error = RECORD.unpack(answer) if len(answer) == RECORD.size else (-1, errno.EIO)
         if error == 0:
@@ -75,6 +80,13 @@ class OwnPeak(subprocess.Popen[Any]):
         return False
 
 
+@cache
+def _is_built(program: str) -> bool:
+    return os.access(program, os.X_OK)
+
+
 def _reap(pid: int) -> None:
+    if brief.reap(pid):
+        return
     with contextlib.suppress(ChildProcessError):  # who ignores SIGCHLD has nobody to reap
         os.waitpid(pid, 0)

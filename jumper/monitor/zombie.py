@@ -7,9 +7,8 @@ import errno
 import os
 import sys
 import time
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 #: number of the system call by machine; the C library's wrapper has no rusage
 _WAITID = {"x86_64": 247, "aarch64": 95, "riscv64": 95, "ppc64le": 272, "s390x": 281}
@@ -18,8 +17,7 @@ _CLD_EXITED = 1
 _SIGINFO_BYTES = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """The end of a child that its waiter has not collected yet.
 
     Attributes
@@ -38,6 +36,10 @@ class Ended:
     cpu_system_ns: int | None
     maxrss_bytes: int | None
     mono_ns: int
+
+
+#: a siginfo_t
+_Info = ctypes.c_int * (_SIGINFO_BYTES // 4)
 
 
 class _Rusage(ctypes.Structure):
@@ -77,7 +79,7 @@ def await_end(pid: int) -> Ended | None:
     if found is None:
         return _await_plainly(pid)
     call, number = found
-    info = (ctypes.c_int * (_SIGINFO_BYTES // 4))()
+    info = _Info()
     usage = _Rusage()
     options = os.WEXITED | os.WNOWAIT
     while call(number, _P_PID, pid, ctypes.byref(info), options, ctypes.byref(usage)) != 0:

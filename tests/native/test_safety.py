@@ -169,6 +169,32 @@ def test_a_host_that_ends_without_a_stop(tmp_path: Path, end: str, status: int) 
 # ---- signals
 
 
+def test_many_threads_ask_at_once_and_beside_ticks(tmp_path: Path) -> None:
+    """Who adds or finishes a tree keeps the GIL for a moment: nobody may wait for it who has the engine's lock."""
+    code = """
+engine = made(interval=0.001, node=True)
+done, rounds = [], 300
+
+def ask():
+    for _ in range(rounds):
+        number = engine.add_tree(os.getpid(), (), b"A=1")
+        engine.text(b'{"type": "event"}\\n')
+        done.append(number >= 0 and engine.finish(number) is not None)
+
+threads = [threading.Thread(target=ask, daemon=True) for _ in range(5)]
+for thread in threads:
+    thread.start()
+until = time.monotonic() + 60
+while any(thread.is_alive() for thread in threads):
+    assert time.monotonic() < until, "they wait for each other"
+    engine.statistics()
+engine.stop()
+print(len(done) == 5 * rounds and all(done), engine.add_tree(os.getpid()), engine.finish(0))
+"""
+    assert host(tmp_path, code).split() == ["True", "-1", "None"]
+    whole(tmp_path / "a.seg")
+
+
 def test_a_storm_of_signals_is_the_main_threads(tmp_path: Path) -> None:
     host(
         tmp_path,

@@ -23,6 +23,7 @@ from jumper.utilities import slurm_job_id
 
 #: what the engine says where nothing was seen
 _NULL = -(2**63)
+_json = json.JSONEncoder(default=str).encode  # made once: json.dumps makes one a call
 
 
 class Follower:
@@ -159,7 +160,7 @@ class NativeRoots:
     def text(self, record: Mapping[str, Any]) -> None:
         """Append a record to the segment; on disk after the next sample."""
         stamped = {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), **record}
-        self.engine.text(json.dumps(stamped, default=str).encode() + b"\n")
+        self.engine.text(_json(stamped).encode() + b"\n")
 
     @property
     def cpu_ns(self) -> int:
