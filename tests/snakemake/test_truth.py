@@ -77,7 +77,7 @@ def test_a_peak_at_the_very_end_is_seen(truth: Workflow) -> None:
     said = int((truth.folder / "o/late.peak").read_text())
     task = truth.task("late")
     assert close(task["memory_peak_bytes"], said, 0.01, 0)
-    assert task["memory_peak_source"] in ("hwm", "pss")  # the last sample may have come upon it
+    assert task["memory_peak_source"] in ("hwm", "pss", "rss")  # the last sample may have come upon it
     assert close(benchmark(truth, "late")["max_rss"], said / MIB, 0.01, 5)
 
 
@@ -95,7 +95,7 @@ def test_a_peak_below_snakemakes_own_is_seen(truth: Workflow) -> None:
     task = truth.task("small")
     # the kernel keeps RSS in batches per CPU: docs/numbers.md
     assert close(task["memory_peak_bytes"], int((truth.folder / "o/small.peak").read_text()), 0.01, MIB / 2)
-    assert task["memory_peak_source"] in ("hwm", "pss")  # the last sample may have come upon it
+    assert task["memory_peak_source"] in ("hwm", "pss", "rss")  # the last sample may have come upon it
 
 
 def test_python_of_a_rule_has_its_own_cost_and_its_childrens(truth: Workflow) -> None:
