@@ -9,7 +9,7 @@ import os
 import re
 from functools import cache
 
-from jumper.monitor.metrics.process.procfs import OWN_TAG, ProcFS
+from jumper.monitor.metrics.process.procfs import ProcFS
 from jumper_snakemake.jobs import EXTERNAL_IDS
 from jumper_snakemake.settings import TAG
 
@@ -53,10 +53,10 @@ def _others(root: str, own: int) -> tuple[int, ...] | None:
         return None
     found = []
     for pid in parents:
-        environ = b"\0" + (fs.read(f"{pid}/environ", 1 << 17) or b"")
-        theirs = f"\0{TAG}=".encode() in environ or b"\0" + OWN_TAG + b"\0" in environ
-        if f"\0{tag}\0".encode() in environ and not theirs and own not in _line(pid, parents):
-            found.append(pid)
+        if fs.tagged(pid, tag.encode()) and own not in _line(pid, parents):
+            environ = b"\0" + (fs.read(f"{pid}/environ", 1 << 17) or b"")
+            if f"\0{TAG}=".encode() not in environ:  # of no task, though it left its tree
+                found.append(pid)
     return tuple(found)
 
 
