@@ -104,6 +104,14 @@ def extensions() -> list[Extension]:
             py_limited_api=bool(STABLE_ABI),
         ),
         Extension(
+            "jumper.monitor._brief",
+            ["ext/brief.pyx", "ext/native/parse.c"],
+            depends=["ext/native/parse.h"],
+            include_dirs=["ext"],
+            define_macros=macros,
+            py_limited_api=bool(STABLE_ABI),
+        ),
+        Extension(
             "jumper_dask._boundary",
             ["ext/boundary.pyx", "ext/native/parse.c"],
             depends=["ext/native/parse.h"],

@@ -56,6 +56,7 @@ cdef extern from "native/engine.h" nogil:
     void engine_collector_reason(engine *, size_t, char *, size_t)
     bint engine_start(engine *, int *)
     int engine_add_tree(engine *, int, const int *, int, const char *)
+    int engine_add_tree_soon(engine *, int, const int *, int, const char *)
     int engine_add_owner(engine *, int, unsigned, const char *)
     void engine_remove(engine *, int)
     enum:
@@ -101,7 +102,7 @@ if PyInterpreterState_GetID(PyInterpreterState_Get()) != 0:
     raise ImportError("the native engine is made for the main interpreter, and not imported in a sub-interpreter")
 
 #: of this module, compared with jumper/monitor/backends/native/__init__.py
-INTERFACE = 2
+INTERFACE = 3
 DRAIN_BYTES = 1 << 20
 MOST_LIBRARIES = MOST_COLLECTORS
 
@@ -179,7 +180,7 @@ cdef class Engine:
         if not running:
             raise OSError(error or ENOENT, os.strerror(error or ENOENT))
 
-    def add_tree(self, int pid, parents=(), bytes tag=b""):
+    def add_tree(self, int pid, parents=(), bytes tag=b"", bint soon=False):
         cdef int listed[16]
         cdef int count = 0
         cdef int number
@@ -189,7 +190,10 @@ cdef class Engine:
                 raise ValueError(f"at most {MOST_EXCLUDED} parents")
             listed[count] = parent
             count += 1
-        number = engine_add_tree(self._engine, pid, listed, count, text)
+        if soon:
+            return engine_add_tree_soon(self._engine, pid, listed, count, text)
+        with nogil:
+            number = engine_add_tree(self._engine, pid, listed, count, text)
         return number
 
     def add_owner(self, int stream, unsigned uid, bytes tag=b""):

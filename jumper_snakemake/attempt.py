@@ -13,6 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from jumper.monitor.zombie import await_end
 from jumper_snakemake.beyond import Beyond
 from jumper_snakemake.child import IO, Child
 from jumper_snakemake.ends import OOM
@@ -44,7 +45,7 @@ class Attempt:
 
     def __init__(self, site: Site, facts: dict[str, Any], outer: int, inner: int, *, in_process: bool) -> None:
         self.site = site
-        self.facts = facts
+        self.facts = {name: value for name, value in facts.items() if value is not None}
         self.outer, self.inner, self.repeat = outer, inner, 1
         self.in_process = in_process
         self.children: list[Child] = []
@@ -57,6 +58,7 @@ class Attempt:
         self._base: Readings | None = None
         self._end: Readings | None = None
         self._own_most: Most | None = None
+        self._mark = f"{TAG}={os.getpid()}.{threading.get_native_id()}"
         self._beyond = Beyond(site)
         self._oom_kills = site.oom_kills()
         with site.harmless("a job's start"):
@@ -70,7 +72,7 @@ class Attempt:
     @property
     def tag(self) -> str:
         """What marks the processes of this attempt in their environment, ``NAME=value``."""
-        return f"{TAG}={os.getpid()}.{threading.get_native_id()}.{self.start_ns}"
+        return f"{self._mark}.{self.start_ns}"
 
     def child(self, pid: int, start_ns: int, own_peak: bool) -> None:
         """Take a process that was started for this attempt since start_ns; whether its high-water mark is its own."""
@@ -78,7 +80,7 @@ class Attempt:
             # opened while it lives: a zombie's cannot be, but read
             io_fd = open_io(pid)
             nodes, tag = self.site.nodes(), self.tag  # these follow what has the tag and is not in the tree
-            watch = None if self.in_process else self.site.watch(pid, tag if nodes is None else None)
+            watch = None if self.in_process else self.site.watch(pid, tag if nodes is None else None, own_peak)
             floor = 0 if own_peak else own_memory()[1]
             self.children.append(Child(pid, start_ns, io_fd, watch, floor, tag))
             if nodes is not None:
@@ -107,20 +109,22 @@ class Attempt:
                 self._join()
         self.record = record
 
-    def await_child(self, pid: int) -> None:
-        """Wait until a process of this attempt has ended, and read what it cost before it is reaped."""
+    def await_child(self, pid: int) -> int | None:
+        """Wait until a process of this attempt has ended, and read what it cost before it is reaped.
+
+        Returns its exit status or its negative signal; None where somebody else has to wait for it.
+        """
         child = next((each for each in self.children if each.pid == pid and each.ended is None), None)
         if child is None:
-            return
+            return None
         with self.site.harmless("a job's start"):
             self.tell_start()
-        from jumper.monitor.zombie import await_end
-
         with self.site.harmless("a job's end"):
             child.ended = await_end(pid)
             child.leave()
             if not self.in_process:
                 self._beyond.end()
+        return None if child.ended is None else child.ended.status
 
     def tell_start(self) -> None:
         """Put the start into the run."""
@@ -245,11 +249,10 @@ class Attempt:
         return watch.sampler_cpu_ns() + (self.site.looker.cpu_ns if self.site.looker is not None else 0)
 
     def _records(self, event: str) -> dict[str, Any]:
-        facts = self.facts if event == "start" else {"key": self.facts["key"]}
         return {
             "type": "task",
             "event": event,
-            **{name: value for name, value in facts.items() if value is not None},
+            **(self.facts if event == "start" else {"key": self.facts["key"]}),
             "attempt_id": self.attempt_id,
             "thread": threading.get_native_id(),
             "interval_s": self.site.settings.interval,

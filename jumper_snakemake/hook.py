@@ -15,6 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from jumper.monitor import brief
 from jumper.monitor.spawn import OwnPeak
 from jumper_snakemake.attempt import Attempt
 from jumper_snakemake.benchmark import Benchmarks
@@ -141,10 +142,11 @@ def install(site: Site, replace_benchmark: bool = True) -> None:
 
 def _run_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
     parameters = inspect.signature(original).parameters
+    names = tuple(parameters)
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
 
     def run_wrapper(*args: Any, **kwargs: Any) -> Any:
-        attempt = _begin({**defaults, **dict(zip(parameters, args, strict=False)), **kwargs})
+        attempt = _begin({**defaults, **dict(zip(names, args, strict=False)), **kwargs})
         before, _local.attempt = _local.attempt, attempt
         try:
             result = original(*args, **kwargs)
@@ -218,7 +220,10 @@ class _JobProcess(OwnPeak):
     def wait(self, timeout: float | None = None) -> int:
         """Wait; what it cost is read before it is reaped."""
         if self._attempt is not None and timeout is None and self.returncode is None:
-            self._attempt.await_child(self.pid)
+            status = self._attempt.await_child(self.pid)
+            if status is not None:
+                self.returncode = status
+                brief.reap(self.pid)
         return super().wait(timeout)
 
 

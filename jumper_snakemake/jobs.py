@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 #: names of the batch systems' job ids in the environment of a job
@@ -65,15 +65,13 @@ def facts_of(arguments: Mapping[str, Any], directive: str) -> dict[str, Any]:
     rule, resources = arguments["job_rule"], arguments["resources"]
     wildcards = {str(name): str(value) for name, value in arguments["wildcards"].items()}
     asked = {str(name): value for name, value in resources.items()}
-    annotations = {"directive": directive}
-    if arguments.get("benchmark"):
-        annotations["benchmark"] = str(arguments["benchmark"])
+    benchmark = arguments.get("benchmark")
     return {
         "key": job_key(rule.name, wildcards),
         "group": rule.name,
         "kind": "snakemake",
-        "wildcards": _json(wildcards),
-        "annotations": _json(annotations),
+        "wildcards": _json(wildcards) if wildcards else "{}",
+        "annotations": _annotations(directive, str(benchmark) if benchmark else None),
         "external_id": _external_id(),
         "pid": os.getpid(),
         "threads_asked": _number(arguments.get("threads")),
@@ -81,6 +79,11 @@ def facts_of(arguments: Mapping[str, Any], directive: str) -> dict[str, Any]:
         "runtime_asked_s": _seconds_asked(asked),
         "input_bytes": _size(arguments.get("input") or ()),
     }
+
+
+@lru_cache(maxsize=64)  # most jobs have no benchmark: one text a directive
+def _annotations(directive: str, benchmark: str | None) -> str:
+    return _json({"directive": directive} if benchmark is None else {"directive": directive, "benchmark": benchmark})
 
 
 @cache

@@ -76,11 +76,6 @@ def read_io(fd: int | None) -> dict[str, int]:
     """
     if fd is None:
         return {}
-    from jumper.monitor.metrics.process.procfs import parse_io
-
-    text = brief.read_at_start(fd, 512)
+    found = brief.read_io(fd)
     brief.close(fd)
-    try:
-        return {} if text is None else parse_io(text)._asdict()
-    except ValueError:
-        return {}
+    return found

@@ -89,6 +89,7 @@ class Site:
         self._engines: list[Roots] = []
         self._lock = threading.RLock()
         self._warned = False
+        self._in_batch = "SLURM_JOB_ID" in os.environ
         self._nodes: Nodes | None = None
         self._apart: str | None = None
         self._oom: tuple[float, int | None] = (-OOM_FRESH_S, None)
@@ -118,7 +119,7 @@ class Site:
 
     def nodes(self) -> Nodes | None:
         """Return who follows jobs beyond their own tree of processes, where a batch system starts some of them."""
-        if "SLURM_JOB_ID" not in os.environ or self.settings.multinode != "auto":
+        if not self._in_batch or self.settings.multinode != "auto":
             return None
         from jumper_snakemake.multinode import Nodes, starts_steps
 
@@ -127,11 +128,11 @@ class Site:
                 self._nodes = Nodes(self, os.environ["SLURM_JOB_ID"])
             return self._nodes
 
-    def watch(self, pid: int, tag: str | None = None) -> Watch:
-        """Sample the tree of a process from now on."""
+    def watch(self, pid: int, tag: str | None = None, soon: bool = False) -> Watch:
+        """Sample the tree of a process from now on; ``soon``: its first sample is not waited for."""
         with self._lock:
             for engine in self._engines:
-                if (number := engine.add(pid, tag)) is not None:
+                if (number := engine.add(pid, tag, soon=soon)) is not None:
                     return Watch(engine, number)
             engine = self._new_engine()  # the first one, or the others are full
             number = engine.add(pid, tag)

@@ -40,32 +40,20 @@ static int most_kept(bool private_table)
     return soft > 2 * SPARE_DESCRIPTORS ? (int)(soft - SPARE_DESCRIPTORS) : 0;
 }
 
-static int add_set(struct engine *engine, struct set *wanted)
+void admit_root(struct engine *engine, struct set *set)
 {
-    if (engine->used_count == MOST_SETS)
-        return -1;
-    int bit = 0;
-    while (engine->sets[bit].stream != 0)
-        bit++;
-    struct set *set = &engine->sets[bit];
-    *set = *wanted;
-    set->bit = bit;
-    for (int i = 0; i < MOST_WIDTH; i++)
-        set->most[i] = UNKNOWN;
-    set->longest_step = engine->settings.interval_ns;
-    engine->alive[bit] = true;
-    if (set->kind == TREE) {
-        struct process *root = set->root > 0 ? table_add(&engine->table, set->root) : NULL;
-        if (root != NULL)
-            set_admit(set, root, now_ns());
-        engine->alive[bit] = root != NULL;
-    }
-    engine->used[engine->used_count++] = set;
-    if (set->kind == TREE && set->root > 0 && set->parent_count == 0)
-        forks_look_from(&engine->forks, set->root);
-    else
-        forks_scan_next(&engine->forks);
-    return bit;
+    set->fresh = false;
+    struct process *root = table_add(&engine->table, set->root);
+    if (root != NULL)
+        set_admit(set, root, now_ns());
+    engine->alive[set->bit] = root != NULL;
+}
+
+void admit_roots(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->used_count; i++)
+        if (engine->used[i]->fresh)
+            admit_root(engine, engine->used[i]);
 }
 
 static void remove_set(struct engine *engine, int bit)
@@ -104,7 +92,7 @@ static void obey(struct engine *engine, int64_t *due)
     struct request *request = &engine->request;
     switch (request->kind) {
     case ADD:
-        request->result = add_set(engine, &request->set);
+        admit_roots(engine);
         break;
     case REMOVE:
         remove_set(engine, request->number);
@@ -136,6 +124,9 @@ static void obey(struct engine *engine, int64_t *due)
     case NONE:
         break;
     }
+    bool fewer = request->kind == REMOVE || request->kind == FINISH || request->kind == EXCLUDE;
+    if (engine->going && !fewer)
+        engine->next_look = now_ns();
     engine->requested = false;
     engine->done = true;
     pthread_cond_broadcast(&engine->answered);
@@ -146,8 +137,9 @@ void *engine_thread(void *argument)
     struct engine *engine = argument;
     prctl(PR_SET_NAME, "jumper-engine"); /* so that top and Dask's balance tell it from the process's own threads */
     bool private_table = own_descriptors();
-    int64_t due = INT64_MAX, rested = 0, next_look = INT64_MAX;
+    int64_t due = INT64_MAX, rested = 0;
     pthread_mutex_lock(&engine->lock);
+    engine->next_look = INT64_MAX;
     engine->statistics.private_table = private_table;
     bool ready = table_open(&engine->table, most_kept(private_table));
     const struct rows *system = &engine->rows[STREAM_SYSTEM];
@@ -165,21 +157,21 @@ void *engine_thread(void *argument)
     pthread_cond_broadcast(&engine->answered);
     while (ready && !engine->stopped) {
         int64_t next_tick = due > rested ? due : rested, now = now_ns();
-        int64_t until = next_tick < next_look ? next_tick : next_look;
+        int64_t until = next_tick < engine->next_look ? next_tick : engine->next_look;
+        engine->sleeps_until = until;
         if (engine->requested) {
             obey(engine, &due);
             engine->rested_cpu = thread_cpu_ns();
-            next_look = engine->going ? now : INT64_MAX;
         } else if (now >= next_tick) {
             int64_t late = now - due, skipped = late / engine->settings.interval_ns;
             engine->statistics.late_ns = late;
             engine->statistics.missed += skipped;
             due += engine->settings.interval_ns * (skipped + 1);
             take_tick(engine);
-            next_look = now_ns();
-            rested = next_look + (next_look - now) / REST;
-        } else if (now >= next_look) {
-            next_look = look_around(engine);
+            engine->next_look = now_ns();
+            rested = engine->next_look + (engine->next_look - now) / REST;
+        } else if (now >= engine->next_look) {
+            look_around(engine);
         } else if (until == INT64_MAX) {
             pthread_cond_wait(&engine->wake, &engine->lock);
         } else {

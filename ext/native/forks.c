@@ -167,6 +167,7 @@ static bool is_process(struct table *table, int pid)
 /* A process that may be let in; its environment is read once for all sets that ask for it. */
 struct candidate {
     int pid, ppid, session;
+    bool marked; /* it is what a tag was made for */
     bool environ_read;
     const char *environ;
     size_t environ_size;
@@ -214,7 +215,7 @@ static bool wants(const struct set *set, struct table *table, struct candidate *
     if (parent != NULL && (parent->sets >> set->bit & 1))
         return true;
     return among(who->ppid, set->parents, (size_t)set->parent_count) || set_made_session(set, table, who->session) ||
-           (set->tag[0] && tagged(table, who, set->tag));
+           (set->tag[0] && !who->marked && tagged(table, who, set->tag));
 }
 
 /* Let a process into every set that wants it; returns into how many. */
@@ -225,6 +226,8 @@ static size_t admit(struct forks *forks, struct table *table, struct set *sets[]
     struct candidate who = {.pid = pid, .ppid = ppid, .session = session};
     if (among(pid, forks->exclude, forks->exclude_count))
         return 0;
+    for (size_t i = 0; i < set_count; i++)
+        who.marked |= sets[i]->kind == TREE && sets[i]->root == pid && sets[i]->tag[0];
     for (size_t i = 0; i < set_count; i++) {
         const struct process *known = table_find(table, pid);
         if ((known != NULL && (known->sets >> sets[i]->bit & 1)) || !wants(sets[i], table, &who))

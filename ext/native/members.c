@@ -14,7 +14,6 @@
 enum { PATIENCE = 3 };
 /* cutime and cstime are shown in whole ticks: what is missing below this is rounding. */
 #define ROUNDING_NS INT64_C(20000000)
-#define FIRST_LOOK_NS INT64_C(5000000)
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

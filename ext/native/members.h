@@ -8,6 +8,8 @@ enum set_kind { TREE, OWNER };
 /* The most that a set had: CPU in ns; RSS, memory, PSS, the largest mark of a single process in bytes; UNKNOWN where
  * nothing was seen. */
 enum most { MOST_CPU, MOST_RSS, MOST_USED, MOST_PSS, MOST_HWM, MOST_WIDTH };
+/* A process is read so soon after it was found, and from then on at ever longer steps. */
+#define FIRST_LOOK_NS INT64_C(5000000)
 enum { MOST_SETS = 64, MOST_EXCLUDED = 16, MOST_TAG = 256, MOST_MADE = 64 };
 
 struct member {
@@ -31,6 +33,7 @@ struct family { /* forks of one program that have not exec'ed: they have one sta
 
 struct set {
     enum set_kind kind;
+    bool fresh;     /* TREE: the root is not read yet */
     int bit, stream; /* bit: its place in the engine and in process.sets */
     int root;                            /* TREE: the target */
     int parents[MOST_EXCLUDED], parent_count; /* TREE: whose children belong though they do not */

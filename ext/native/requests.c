@@ -171,20 +171,88 @@ bool engine_start(struct engine *engine, int *error)
     return running;
 }
 
+/* Under the lock. Returns the number of the set, whose processes are read when the thread next looks; -1 for no room. */
+static int enter(struct engine *engine, const struct set *wanted)
+{
+    if (engine->used_count == MOST_SETS || engine->ended)
+        return -1;
+    int bit = 0;
+    while (engine->sets[bit].stream != 0)
+        bit++;
+    struct set *set = &engine->sets[bit];
+    *set = *wanted;
+    set->bit = bit;
+    for (int i = 0; i < MOST_WIDTH; i++)
+        set->most[i] = UNKNOWN;
+    set->longest_step = engine->settings.interval_ns;
+    set->fresh = set->kind == TREE && set->root > 0;
+    engine->alive[bit] = set->kind == OWNER || set->root > 0;
+    engine->used[engine->used_count++] = set;
+    if (set->fresh && set->parent_count == 0)
+        forks_look_from(&engine->forks, set->root);
+    else
+        forks_scan_next(&engine->forks);
+    return bit;
+}
+
+static struct set tree_of(int pid, const int *parents, int parent_count, const char *tag)
+{
+    struct set set = {.kind = TREE, .stream = STREAM_PROCESS, .root = pid};
+    for (int i = 0; i < parent_count && i < MOST_EXCLUDED; i++)
+        set.parents[set.parent_count++] = parents[i];
+    strncpy(set.tag, tag, MOST_TAG - 1);
+    return set;
+}
+
+static int enter_and_look(struct engine *engine, const struct set *wanted)
+{
+    if (!ours(engine))
+        return -1;
+    pthread_mutex_lock(&engine->lock);
+    int bit = enter(engine, wanted);
+    pthread_mutex_unlock(&engine->lock);
+    if (bit >= 0)
+        ask(engine, &(struct request){.kind = ADD});
+    return bit;
+}
+
 int engine_add_tree(struct engine *engine, int pid, const int *parents, int parent_count, const char *tag)
 {
-    struct request request = {.kind = ADD, .set = {.kind = TREE, .stream = STREAM_PROCESS, .root = pid}};
-    for (int i = 0; i < parent_count && i < MOST_EXCLUDED; i++)
-        request.set.parents[request.set.parent_count++] = parents[i];
-    strncpy(request.set.tag, tag, MOST_TAG - 1);
-    return ask_briefly(engine, &request);
+    struct set set = tree_of(pid, parents, parent_count, tag);
+    return enter_and_look(engine, &set);
+}
+
+int engine_add_tree_soon(struct engine *engine, int pid, const int *parents, int parent_count, const char *tag)
+{
+    struct set set = tree_of(pid, parents, parent_count, tag);
+    void *gone = NULL;
+    if (!ours(engine))
+        return -1;
+    if (pthread_mutex_trylock(&engine->lock) != 0) {
+        if (engine->settings.let_go != NULL)
+            gone = engine->settings.let_go();
+        pthread_mutex_lock(&engine->lock);
+    }
+    int bit = enter(engine, &set);
+    int64_t look = now_ns() + FIRST_LOOK_NS;
+    if (look < engine->look_rest)
+        look = engine->look_rest;
+    if (bit >= 0 && engine->going && look < engine->next_look) {
+        engine->next_look = look;
+        if (look < engine->sleeps_until)
+            pthread_cond_signal(&engine->wake);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (gone != NULL)
+        engine->settings.take_back(gone);
+    return bit;
 }
 
 int engine_add_owner(struct engine *engine, int stream, unsigned uid, const char *tag)
 {
-    struct request request = {.kind = ADD, .set = {.kind = OWNER, .stream = stream, .uid = uid}};
-    strncpy(request.set.tag, tag, MOST_TAG - 1);
-    return ask(engine, &request);
+    struct set set = {.kind = OWNER, .stream = stream, .uid = uid};
+    strncpy(set.tag, tag, MOST_TAG - 1);
+    return enter_and_look(engine, &set);
 }
 
 void engine_remove(struct engine *engine, int set)

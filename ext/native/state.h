@@ -13,7 +13,6 @@ enum request_kind { NONE, ADD, REMOVE, FINISH, EXCLUDE, GO, TICK, FLUSH, STOP };
 
 struct request {
     enum request_kind kind;
-    struct set set;
     int number, result;
     int64_t most[MOST_WIDTH]; /* FINISH: what is answered */
 };
@@ -33,17 +32,18 @@ struct engine {
     size_t queue_size, queue_capacity;
     struct statistics statistics; /* under the lock */
     bool alive[MOST_SETS]; /* under the lock */
+    struct set sets[MOST_SETS]; /* under the lock; others than the thread only enter one, or read */
+    struct set *used[MOST_SETS];
+    size_t used_count;
+    struct forks forks; /* under the lock */
+    int64_t next_look, look_rest, sleeps_until; /* under the lock; look_rest: no look before, for what they cost */
 
     /* from here on: of the thread alone */
     struct table table;
-    struct forks forks;
     struct sharing sharing;
     struct node node;
     struct segment segment;
     struct collectors collectors;
-    struct set sets[MOST_SETS];
-    struct set *used[MOST_SETS];
-    size_t used_count;
     int lock_fd;
     int64_t lock_next, flushed;
     int64_t rested_cpu; /* CPU of the thread when it last went to rest */
@@ -57,8 +57,11 @@ void *engine_thread(void *engine);
 void take_tick(struct engine *engine);
 /* Take a row of one set, outside of the ticks. Under the lock. */
 void take_row(struct engine *engine, struct set *set);
-/* Look for new processes and read the young; returns when to look again. Under the lock. */
-int64_t look_around(struct engine *engine);
+/* Read the root of a set that was entered, and those of all such sets. Under the lock. */
+void admit_roots(struct engine *engine);
+void admit_root(struct engine *engine, struct set *set);
+/* Look for new processes and read the young; sets when to look again. Under the lock. */
+void look_around(struct engine *engine);
 /* Write what is held, at once or when it is due. Under the lock. */
 void store_rows(struct engine *engine, int64_t mono, int64_t wall, bool now);
 /* Hold text records for the next write; false where there is no room. Under the lock. */

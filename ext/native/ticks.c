@@ -170,6 +170,7 @@ void take_tick(struct engine *engine)
     size_t before[STREAMS + 1];
     for (int stream = 1; stream <= STREAMS; stream++)
         before[stream] = engine->rows[stream].count;
+    admit_roots(engine);
     forks_look(&engine->forks, &engine->table, engine->used, engine->used_count, mono);
     table_read(&engine->table, mono);
     int64_t pss = sharing_cpu_ns(&engine->sharing);
@@ -223,6 +224,8 @@ void take_tick(struct engine *engine)
 void take_row(struct engine *engine, struct set *set)
 {
     int64_t own = thread_cpu_ns(), mono = now_ns();
+    if (set->fresh)
+        admit_root(engine, set);
     forks_look(&engine->forks, &engine->table, engine->used, engine->used_count, mono);
     for (size_t i = 0; i < set->count; i++) {
         struct process *process = set->members[i].process;
@@ -237,10 +240,10 @@ void take_row(struct engine *engine, struct set *set)
     extend(engine, set->stream, set, rows);
 }
 
-/* Look for new processes and read the young; returns when to look again. */
-int64_t look_around(struct engine *engine)
+void look_around(struct engine *engine)
 {
     int64_t now = now_ns(), next = INT64_MAX;
+    admit_roots(engine);
     if (engine->forks.cheap)
         forks_look(&engine->forks, &engine->table, engine->used, engine->used_count, now);
     for (size_t i = 0; i < engine->used_count; i++) {
@@ -250,10 +253,10 @@ int64_t look_around(struct engine *engine)
     bool young = next != INT64_MAX;
     int64_t before = engine->rested_cpu;
     engine->rested_cpu = thread_cpu_ns();
-    int64_t rested = now + (engine->rested_cpu - before) * (young ? YOUNG_REST : QUIET_REST);
+    engine->look_rest = now + (engine->rested_cpu - before) * (young ? YOUNG_REST : QUIET_REST);
     if (engine->forks.cheap) {
         int64_t regular = now + (young ? YOUNG_LOOK_NS : QUIET_LOOK_NS);
         next = regular < next ? regular : next;
     }
-    return next < rested ? rested : next;
+    engine->next_look = next < engine->look_rest ? engine->look_rest : next;
 }

@@ -53,11 +53,14 @@ class Roots(Protocol):
         """Begin to sample."""
         ...
 
-    def add(self, pid: int, tag: str | None = None, parents: Collection[int] = ()) -> int | None:
+    def add(
+        self, pid: int, tag: str | None = None, parents: Collection[int] = (), soon: bool = False
+    ) -> int | None:
         """Watch the tree of a process; return its number, None where there is no room.
 
         ``tag`` is a ``NAME=value`` in the environment of processes that belong to it too;
-        children of ``parents`` belong to it, they themselves do not.
+        children of ``parents`` belong to it, they themselves do not. ``soon``: its first
+        sample need not be taken before this returns.
         """
         ...
 
@@ -112,7 +115,9 @@ class PythonRoots:
         assert self._sampling.sampler.process is not None
         self._sampling.sampler.process.target = self._trees
 
-    def add(self, pid: int, tag: str | None = None, parents: Collection[int] = ()) -> int | None:
+    def add(
+        self, pid: int, tag: str | None = None, parents: Collection[int] = (), soon: bool = False
+    ) -> int | None:
         """Watch the tree of a process; return its number."""
         return self._trees.add(pid, tag, parents)
 

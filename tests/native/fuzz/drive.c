@@ -90,7 +90,9 @@ static void *roots(void *nothing)
         int count = 0, parents[] = {1};
         for (; count < MOST_SETS + 8 && !ended; count++)
             set[count] = count % 9 == 0 ? engine_add_owner(engine, STREAM_USER, getuid(), count % 2 ? "" : "A=b")
-                                        : engine_add_tree(engine, getpid(), parents, count % 2, count % 8 ? "" : "JUMPER_TAG=1");
+                         : count % 3
+                             ? engine_add_tree_soon(engine, getpid(), parents, count % 2, count % 8 ? "" : "JUMPER_TAG=1")
+                             : engine_add_tree(engine, getpid(), parents, count % 2, count % 8 ? "" : "JUMPER_TAG=1");
         check(ended || set[count - 1] == -1, "more sets than there is room for");
         engine_remove(engine, -1);
         engine_remove(engine, MOST_SETS);

@@ -137,9 +137,11 @@ class NativeRoots:
         if self._follower is not None:
             self._follower.start()
 
-    def add(self, pid: int, tag: str | None = None, parents: Collection[int] = ()) -> int | None:
+    def add(
+        self, pid: int, tag: str | None = None, parents: Collection[int] = (), soon: bool = False
+    ) -> int | None:
         """Watch the tree of a process; return its number, None where there is no room."""
-        number = self.engine.add_tree(pid, tuple(parents), (tag or "").encode())
+        number = self.engine.add_tree(pid, tuple(parents), (tag or "").encode(), soon)
         if number >= 0:
             self.trees[number] = pid
         return number if number >= 0 else None
