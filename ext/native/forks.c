@@ -66,6 +66,11 @@ void forks_scan_next(struct forks *forks)
     forget_strangers(forks);
 }
 
+bool forks_scan_due(const struct forks *forks, int64_t now)
+{
+    return !forks->cheap || forks->last < 0 || now >= forks->next_scan;
+}
+
 void forks_look_from(struct forks *forks, int pid)
 {
     int64_t behind = forks->last - pid; /* far ahead: pids began anew since it started */
@@ -326,11 +331,12 @@ static size_t scan(struct forks *forks, struct table *table, struct set *sets[],
 
 size_t forks_look(struct forks *forks, struct table *table, struct set *sets[], size_t set_count, int64_t now)
 {
+    bool due = forks_scan_due(forks, now);
     int64_t last = forks->cheap ? last_pid(forks) : -1, before = forks->last;
     forks->last = last;
     forks->looks++;
     bool wrapped = last < before || last - before > SPAN;
-    if (last < 0 || before < 0 || now >= forks->next_scan || wrapped) {
+    if (last < 0 || wrapped || due) {
         forks->absent_count = 0;
         if (wrapped || last < 0) /* pids may have been given out anew */
             forget_strangers(forks);

@@ -24,6 +24,8 @@ void forks_open(struct forks *forks);
 void forks_close(struct forks *forks);
 /* Find new members of all sets and let them in; returns how many. */
 size_t forks_look(struct forks *forks, struct table *table, struct set *sets[], size_t set_count, int64_t now);
+/* Whether a look at this time scans everything. */
+bool forks_scan_due(const struct forks *forks, int64_t now);
 /* The next look scans everything. */
 void forks_scan_next(struct forks *forks);
 /* The next look finds the children of a process that has just been added: at the pids from its own on where these are

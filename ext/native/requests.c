@@ -11,6 +11,7 @@
 
 #define SHORTEST_NS INT64_C(100000) /* no interval is shorter */
 #define PATIENCE_NS INT64_C(1000000) /* how long an answer may take that a lock of the caller's is held for */
+enum { FEW = 16 }; /* processes that are read in less */
 
 static bool ours(const struct engine *engine) { return engine->started && engine->owner == getpid(); }
 
@@ -52,6 +53,13 @@ static int ask(struct engine *engine, struct request *request)
     return result;
 }
 
+/* Whether an answer takes no longer than the reading of a few files. */
+static bool is_short(const struct engine *engine, const struct request *request)
+{
+    bool known = request->kind == FINISH && request->number >= 0 && request->number < MOST_SETS;
+    return known && engine->sets[request->number].count <= FEW && !forks_scan_due(&engine->forks, now_ns());
+}
+
 /* The same for a caller with a lock of its own (the GIL), which it lets go of only where the answer takes long: two
  * changes of that lock's holder cost more than most answers. The engine's thread never takes that lock, and nobody
  * waits for it who has ours. */
@@ -63,7 +71,7 @@ static int ask_briefly(struct engine *engine, struct request *request)
     void *gone = NULL;
     int result = -1;
     if (ours(engine) && pthread_mutex_trylock(&engine->lock) == 0) {
-        bool posted = !engine->asking && !engine->ended;
+        bool posted = !engine->asking && !engine->ended && is_short(engine, request);
         if (posted) {
             post(engine, request);
             struct timespec until = timespec_of(now_ns() + PATIENCE_NS);
