@@ -17,7 +17,7 @@ INTERVAL_S, BUSY, WATCHED = 0.1, 2, 100
 HOLDER = """
 import ctypes, json, os, sys, threading, time
 from jumper.monitor.backends.native import Engine
-from jumper.monitor.backends.native.sampling import rows_of, stream_names, STREAMS
+from jumper.monitor.backends.native.streams import rows_of, stream_names, STREAMS
 tree, interval, seconds, hold = int(sys.argv[1]), *map(float, sys.argv[2:])
 engine = Engine(interval, in_target=True, queue=True)
 engine.start()

@@ -21,4 +21,4 @@ def reap(pid: int) -> bool:
     """Collect a child where it has ended; whether it is collected, by us or by another."""
 
 def await_end(pid: int) -> End | None:
-    """Wait until a child has ended and leave it a zombie; None where somebody else has reaped it. Lets go of the GIL."""
+    """Wait, without the GIL, until a child has ended; it stays a zombie. None where somebody else has reaped it."""

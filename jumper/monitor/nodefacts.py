@@ -8,11 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from jumper.monitor.metrics import here
-from jumper.monitor.metrics.node.collector import online_cpus
 from jumper.utilities import node_name
 
 #: cgroup v1 shows "no limit" as the largest number of pages
 _UNLIMITED = 1 << 60
+
+
+def online_cpus() -> int:
+    """Return how many CPUs this process may run on.
+
+    Source: sched_getaffinity(2); elsewhere the number of CPUs.
+    """
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return os.cpu_count() or 1
 
 
 def physical_memory_bytes() -> int | None:

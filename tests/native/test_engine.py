@@ -23,7 +23,7 @@ from tests.native.conftest import HERE, SOURCES, Build
 pytest.importorskip("jumper.monitor.backends.native._engine", reason="the native extension is not built")
 
 from jumper.monitor.backends.native._engine import Engine, columns
-from jumper.monitor.backends.native.sampling import rows_of, schema_payload, stream_names
+from jumper.monitor.backends.native.streams import rows_of, schema_payload, stream_names
 from jumper.store.segments import read_segment
 
 FUZZ = HERE / "fuzz"

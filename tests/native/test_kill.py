@@ -26,7 +26,7 @@ INTERVAL_S = 0.01
 VICTIM = """
 import mmap, os, struct, sys, time
 from jumper.monitor.backends.native._engine import Engine
-from jumper.monitor.backends.native.sampling import schema_payload
+from jumper.monitor.backends.native.streams import schema_payload
 engine = Engine(float(sys.argv[3]), segment=os.fsencode(sys.argv[1]), schema=schema_payload({}), in_target=True,
                 thread_pid=os.getpid(), node=True)
 engine.start()

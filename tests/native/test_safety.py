@@ -16,7 +16,7 @@ from jumper.store.segments import Segment, read_segment
 HOST = """
 import ctypes, errno, fcntl, mmap, os, resource, signal, subprocess, sys, threading, time
 from jumper.monitor.backends.native._engine import Engine
-from jumper.monitor.backends.native.sampling import rows_of, schema_payload, stream_names
+from jumper.monitor.backends.native.streams import rows_of, schema_payload, stream_names
 PATH = sys.argv[1]
 
 def made(path=PATH, interval=0.01, **more):

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("jumper.monitor.backends.native._engine", reason="the native extension is not built")
 
 from jumper.monitor.backends.native._engine import Engine
-from jumper.monitor.backends.native.sampling import rows_of, schema_payload, stream_names
+from jumper.monitor.backends.native.streams import rows_of, schema_payload, stream_names
 
 NAMES = {number: stream_names(number) for number in range(1, 7)}
 BURN = "import time\nwhile time.process_time() < {}: pass\n"

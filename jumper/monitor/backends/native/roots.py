@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jumper.monitor.backends.native._engine import Engine
-from jumper.monitor.backends.native.sampling import SLOW_S, STREAMS, rows_of, schema_payload, stream_names
+from jumper.monitor.backends.native.streams import NULL, STREAMS, rows_of, schema_payload, stream_names
 from jumper.monitor.beside import Beside
 from jumper.monitor.nodefacts import node_facts
 from jumper.monitor.nodelock import NodeLock
@@ -21,8 +21,8 @@ from jumper.schema.errors import MonitorUnavailableError
 from jumper.schema.segment import SUFFIX
 from jumper.utilities import slurm_job_id
 
-#: what the engine says where nothing was seen
-_NULL = -(2**63)
+#: collectors beside the engine are asked at most so often
+_SLOW_S = 1.0
 _json = json.JSONEncoder(default=str).encode  # made once: json.dumps makes one a call
 
 
@@ -51,7 +51,7 @@ class Follower:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopping.wait(SLOW_S):
+        while not self._stopping.wait(_SLOW_S):
             self.look()
 
     def look(self) -> None:
@@ -137,9 +137,7 @@ class NativeRoots:
         if self._follower is not None:
             self._follower.start()
 
-    def add(
-        self, pid: int, tag: str | None = None, parents: Collection[int] = (), soon: bool = False
-    ) -> int | None:
+    def add(self, pid: int, tag: str | None = None, parents: Collection[int] = (), soon: bool = False) -> int | None:
         """Watch the tree of a process; return its number, None where there is no room."""
         number = self.engine.add_tree(pid, tuple(parents), (tag or "").encode(), soon)
         if number >= 0:
@@ -153,7 +151,7 @@ class NativeRoots:
             self._follower.look()
         self.trees.pop(number, None)
         found = self.engine.finish(number)
-        return Most() if found is None else Most(*(None if value == _NULL else value for value in found))
+        return Most() if found is None else Most(*(None if value == NULL else value for value in found))
 
     def tick(self) -> None:
         """Take a sample now."""

@@ -7,13 +7,14 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from jumper.config.entries import BUILT_IN
 from jumper.config.libraries import LEVELS
-from jumper.monitor.backends.native._engine import Engine, columns
+from jumper.monitor.backends.native._engine import Engine
 from jumper.monitor.backends.native.libraries import Libraries
+from jumper.monitor.backends.native.streams import STREAMS, Row, rows_of, schema_payload, stream_names
 from jumper.monitor.metrics.context import CollectionContext, new_context
 from jumper.monitor.metrics.here import RARE, is_beside, without_absent
 from jumper.monitor.metrics.node import NodeCollector
@@ -26,64 +27,10 @@ from jumper.schema.columns import is_derived
 from jumper.schema.errors import MonitorUnavailableError
 from jumper.schema.segment import SUFFIX
 
-STREAMS = {"process": 1, "user": 2, "slurm": 3, "system": 4, "thread": 5, "monitor": 6}
-_NAMES = {number: name for name, number in STREAMS.items()}
-_NULL = -(2**63)
 #: how long the follower waits for rows before it looks whether it shall end
 _PATIENCE_S = 0.5
 #: built-in collectors beside the engine are asked at most so often
 SLOW_S = 1.0
-
-Row = dict[str, Any]  # int, but float in the columns of C collectors; None: null
-
-
-def cores() -> int:
-    """Return how many cores have a column of their own. Source: sysconf(3), _SC_NPROCESSORS_CONF."""
-    return os.sysconf("SC_NPROCESSORS_CONF")
-
-
-def stream_names(stream: int) -> list[str]:
-    """Return the columns of a stream, those of the cores included."""
-    names = columns(stream)
-    return names + [f"cpu_{core}_ns" for core in range(cores())] if stream == STREAMS["system"] else names
-
-
-def schema_payload(header: Mapping[str, Any], extra: Mapping[str, list[str]] | None = None) -> bytes:
-    """Return the payload of the schema block of a segment that the engine writes; `extra`: columns of C collectors."""
-    streams = {
-        name: {
-            "id": number,
-            "columns": [
-                *([column, "i8"] for column in stream_names(number)),
-                *([column, "f8"] for column in (extra or {}).get(name, ())),
-            ],
-        }
-        for name, number in STREAMS.items()
-    }
-    return json.dumps({**header, "streams": streams}).encode()
-
-
-def rows_of(
-    drained: bytes,
-    names: Mapping[int, list[str]],
-    extra: Mapping[str, list[str]] | None = None,
-    only: Collection[str] = tuple(STREAMS),
-) -> Iterator[tuple[str, Row]]:
-    """Yield (stream, row) of what :meth:`Engine.drain` returned; `extra` as in :func:`schema_payload`."""
-    values, doubles = memoryview(drained).cast("q"), memoryview(drained).cast("d")
-    at = 0
-    while at < len(values):
-        stream, count = values[at], values[at + 1]
-        at += 2
-        level, own = _NAMES[stream], at + len(names[stream])
-        if level not in only:
-            at += count
-            continue
-        row: Row = dict(zip(names[stream], values[at:own].tolist(), strict=True))
-        at += count
-        for index, name in enumerate((extra or {}).get(level, ()), own):
-            row[name] = _NULL if values[index] == _NULL else doubles[index]
-        yield level, {name: None if value == _NULL else value for name, value in row.items()}
 
 
 class NativeSampling:
@@ -160,7 +107,7 @@ class NativeSampling:
         self._sets: dict[str, int] = {}
         self._follower: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._columns = {number: stream_names(number) for number in _NAMES}
+        self._columns = {number: stream_names(number) for number in STREAMS.values()}
 
     def _new_extra(self) -> SegmentWriter:
         assert self.settings.spool is not None

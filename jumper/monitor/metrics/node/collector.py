@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -185,14 +184,3 @@ class NodeCollector(CollectorBackend):
             counters.update(net_sent_bytes=network.bytes_sent, net_recv_bytes=network.bytes_recv)
             counters.update(net_sent_packets=network.packets_sent, net_recv_packets=network.packets_recv)
         return counters
-
-
-def online_cpus() -> int:
-    """Return how many CPUs this process may run on.
-
-    Source: sched_getaffinity(2); elsewhere the number of CPUs.
-    """
-    try:
-        return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        return os.cpu_count() or 1
