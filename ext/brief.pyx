@@ -11,7 +11,6 @@ import os
 
 cdef extern from * nogil:
     """
-    #define _GNU_SOURCE
     #include <fcntl.h>
     #include <poll.h>
     #include <signal.h>
@@ -20,7 +19,6 @@ cdef extern from * nogil:
     #include <sys/resource.h>
     #include <sys/syscall.h>
     #include <sys/wait.h>
-    int pipe2(int [2], int); /* where the headers came before we asked for it */
 
     static long waitid_with_rusage(int pid, siginfo_t *info, struct rusage *usage)
     {
