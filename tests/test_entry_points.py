@@ -134,6 +134,42 @@ def test_a_user_s_file_replaces_and_removes(install: Install, tmp_path: Path) ->
     assert config.refused == (), "what the user replaced is nobody's trouble any more"
 
 
+@pytest.mark.parametrize("kind", ["a folder", "an egg", "an archive", "a finder of its own"])
+def test_it_is_found_wherever_python_finds_packages(kind: str, install: Install, tmp_path: Path) -> None:
+    folder = install("pkg_a", f"HERE = {MAPPING!r}")
+    site = folder.parent
+    before, place = "", site
+    if kind == "an egg":
+        place = site.rename(tmp_path / "pkg_a.egg")
+        (place / "pkg_a-1.0.dist-info").rename(place / "EGG-INFO")
+        (place / "EGG-INFO" / "METADATA").rename(place / "EGG-INFO" / "PKG-INFO")
+    elif kind == "an archive":
+        place = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", site))
+    elif kind == "a finder of its own":
+        before = (
+            "import importlib.metadata as m\n"
+            "class Finder:\n"
+            "    find_spec = lambda *_: None\n"
+            f"    find_distributions = lambda *_: [m.Distribution.at({str(site / 'pkg_a-1.0.dist-info')!r})]\n"
+            f"sys.meta_path.append(Finder()); sys.path.remove({str(site)!r})\n"
+            f"sys.modules['pkg_a'] = type(sys)('pkg_a'); sys.modules['pkg_a'].HERE = {MAPPING!r}\n"
+            f"sys.modules['pkg_a'].__path__ = [{str(folder)!r}]\n"
+        )
+    code = f"import sys\n{before}from jumper.config.load import load_config\nprint(load_config().entries[-1].package)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(place), str(REPOSITORY)])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("pkg_a\n", "")
+
+
+def test_where_none_brings_any_the_search_costs_little() -> None:
+    code = (
+        "import sys\nfrom jumper.config.load import load_config\nload_config()\n"
+        "print(sorted({'importlib.metadata', 'email', 'zipfile'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 # ---- what is broken --------------------------------------------------------------------------------------------------
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
