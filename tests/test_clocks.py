@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,12 +89,12 @@ TRUE = {HEAD: 5 * S, NODE: 100_000 * S}
 
 
 def told(
-    host: tuple[str, str], event: str, at: int, attempt: str = "1.1.1", **more: object
+    host: tuple[str, str], event: str, at: int, attempt: str = "1.1.1", kind: str = "task", **more: object
 ) -> tuple[tuple[str, str], dict[str, object]]:
     """A record of a job, made at a time."""
     witness = {"witness": "scheduler"} if host == HEAD else {}
     mono = at - TRUE[host]
-    return host, {"type": "task", "key": "k", "attempt_id": attempt, "event": event, "mono_ns": mono, **witness, **more}
+    return host, {"type": kind, "key": "k", "attempt_id": attempt, "event": event, "mono_ns": mono, **witness, **more}
 
 
 def bounded(ahead: int, *jobs: tuple[int, int, int, int]) -> Clock:
@@ -123,9 +124,55 @@ def test_one_bound_alone_moves_a_clock_and_says_nothing_of_its_error() -> None:
     clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.fixed(TRUE[NODE] - 50 * S)}
     only = bound(clocks, [told(HEAD, "start", 1000 * S, ready=True), told(NODE, "start", 1004 * S)])
     assert only == {NODE: Clock.fixed(TRUE[NODE] - 4 * S)}
-    assert bound(clocks, [told(HEAD, "stop", 1000 * S, state="failed"), told(NODE, "stop", 900 * S)]) == {}
     given = told(HEAD, "start", 1000 * S, ready=True, external_id="7")  # it was, before that was told
     assert bound(clocks, [given, told(NODE, "start", 1004 * S)]) == {}
+
+
+def test_jobs_of_a_group_began_after_the_run() -> None:
+    clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.fixed(TRUE[NODE] - 1800 * S)}
+    records = [told(HEAD, "start", 1000 * S, ready=True, external_id="7"), told(NODE, "start", 1004 * S),
+               told(NODE, "stop", 1014 * S), told(HEAD, "stop", 1015 * S, state="done")]  # fmt: skip
+    clock = bound(clocks, records, [(HEAD, 998 * S - TRUE[HEAD])])[NODE]
+    assert clock.offset_ns(0) - TRUE[NODE] == pytest.approx(-6 * S, abs=10_000_000)
+    assert clock.error_ns(0) == pytest.approx(7 * S, abs=10_000_000)
+
+
+@pytest.mark.parametrize(
+    ("own", "by_batch", "known"),
+    [({"exit_code": 3}, {}, True), ({"exit_code": -15}, {}, False), ({"exit_code": 143}, {}, False), ({}, {}, False),
+     ({"exit_code": 1}, {"ended_by": "it ran out of time in Slurm"}, False)],
+)  # fmt: skip
+def test_a_job_that_failed_by_itself_did_so_before_that_was_found(
+    own: dict[str, Any], by_batch: dict[str, Any], known: bool
+) -> None:
+    clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.fixed(TRUE[NODE] + HOUR)}
+    records = [told(HEAD, "start", 1000 * S, ready=True), told(NODE, "start", 1004 * S),
+               told(NODE, "stop", 1014 * S, state="failed", **own), told(HEAD, "stop", 1017 * S, state="failed"),
+               told(HEAD, "note", 1018 * S, **by_batch)]  # fmt: skip
+    clock = bound(clocks, records)[NODE]
+    if known:
+        assert clock.offset_ns(0) - TRUE[NODE] == pytest.approx(3 * S, abs=10_000_000)
+        assert clock.error_ns(0) == pytest.approx(7 * S, abs=10_000_000)
+    else:
+        assert clock == Clock.fixed(TRUE[NODE] + HOUR)
+
+
+def test_another_node_of_a_job_is_bound_by_when_its_processes_were_seen() -> None:
+    """Its end may be told late: a job waits for that some seconds only."""
+    clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.fixed(TRUE[NODE] + HOUR)}
+    records = [told(HEAD, "start", 1000 * S, ready=True), told(NODE, "start", 1004 * S, kind="part"),
+               told(HEAD, "stop", 1010 * S, state="done"), told(NODE, "stop", 1012 * S, kind="part")]  # fmt: skip
+    clock = bound(clocks, records)[NODE]
+    assert (clock.offset_ns(0) - TRUE[NODE], clock.error_ns(0)) == (6 * S, 10 * S)
+
+
+def test_the_bound_has_the_error_of_the_clock_that_it_is_told_by() -> None:
+    clocks = {HEAD: Clock.of([(0, TRUE[HEAD], S)]), NODE: Clock.fixed(TRUE[NODE] + HOUR)}
+    records = [told(HEAD, "start", 1000 * S, ready=True), told(NODE, "start", 1004 * S),
+               told(NODE, "stop", 1014 * S), told(HEAD, "stop", 1017 * S, state="done")]  # fmt: skip
+    error = bound(clocks, records)[NODE].error_ns(0)
+    assert error is not None
+    assert error > 9 * S
 
 
 def test_bounds_that_contradict_each_other_and_clocks_that_are_known_leave_a_clock_alone() -> None:

@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from jumper.store.merge import Host
 
 Record = Mapping[str, Any]
+Job = tuple[str, str]
+#: Exit statuses of a command that ended by itself; higher ones tell of a signal (sh(1), "Exit status").
+BY_ITSELF = range(129)
 
 
-def bound(clocks: Mapping[Host, Clock], records: Iterable[tuple[Host, Record]]) -> dict[Host, Clock]:
+def bound(
+    clocks: Mapping[Host, Clock], records: Iterable[tuple[Host, Record]], made: Iterable[tuple[Host, int]] = ()
+) -> dict[Host, Clock]:
     """Return the clocks of hosts with jobs, moved as far as they must, each with the bound of its error.
 
     Parameters
@@ -26,7 +31,9 @@ def bound(clocks: Mapping[Host, Clock], records: Iterable[tuple[Host, Record]]) 
     clocks : mapping of Host to Clock
         Those that are placed by an exchange stay as they are, and so does that of who submitted.
     records : iterable of (Host, record)
-        All ``task`` records, with the host that wrote them; see docs/segment.md.
+        All ``task`` and ``part`` records, with the host that wrote them; see docs/segment.md.
+    made : iterable of (Host, int)
+        Who submits, and since when (its monotonic ns): no job of the run began before.
 
     Returns
     -------
@@ -34,10 +41,11 @@ def bound(clocks: Mapping[Host, Clock], records: Iterable[tuple[Host, Record]]) 
         Only those that have a bound. Where one side of it is open, its error is None; where the sides contradict
         each other, the host's own clock stands.
     """
-    given: dict[tuple[str, str], int] = {}
-    done: dict[tuple[str, str], int] = {}
-    begun: list[tuple[Host, tuple[str, str], int]] = []
-    ended: list[tuple[Host, tuple[str, str], int]] = []
+    given: dict[Job, int] = {}
+    over: dict[str, dict[Job, int]] = {"done": {}, "failed": {}}
+    stopped: set[Job] = set()
+    begun: list[tuple[Host, Job, int]] = []
+    ended: list[tuple[Host, Job, int, bool]] = []
     told_by: set[Host] = set()
     for host, record in records:
         # a job process tries again by itself: its attempts are 1.1.1, 1.2.1, the scheduler's is 1.1.1
@@ -45,21 +53,41 @@ def bound(clocks: Mapping[Host, Clock], records: Iterable[tuple[Host, Record]]) 
         event, mono_ns = record.get("event"), int(record["mono_ns"])
         if record.get("witness") == "scheduler":
             told_by.add(host)
-            time_ns = mono_ns + clocks[host].offset_ns(mono_ns)
+            least, most = _between(clocks[host], mono_ns)
             # with its id, it is told of after it was given away
             if event == "start" and record.get("ready") and record.get("external_id") is None:
-                given[job] = min(time_ns, given.get(job, time_ns))
-            elif event == "stop" and record.get("state") == "done":
-                done[job] = max(time_ns, done.get(job, time_ns))
-        elif record.get("witness") is None and event in ("start", "stop"):
-            (begun if event == "start" else ended).append((host, job, mono_ns))
+                given[job] = min(least, given.get(job, least))
+            elif event == "stop" and (times := over.get(str(record.get("state")))) is not None:
+                times[job] = max(most, times.get(job, most))
+            if record.get("ended_by"):
+                stopped.add(job)
+        elif record.get("type") == "part" and event == "start":
+            # seen while it ran; its end may be told after that of its job
+            begun.append((host, job, mono_ns))
+            ended.append((host, job, mono_ns, False))
+        elif record.get("type") == "task" and record.get("witness") is None and event == "start":
+            begun.append((host, job, mono_ns))
+        elif record.get("type") == "task" and record.get("witness") is None and event == "stop":
+            ended.append((host, job, mono_ns, record.get("exit_code") in BY_ITSELF))
+    oldest = min((_between(clocks[host], mono_ns)[0] for host, mono_ns in made), default=None)
     lows: dict[Host, list[tuple[int, int]]] = {}
     highs: dict[Host, list[tuple[int, int]]] = {}
-    for found, those, times in ((lows, begun, given), (highs, ended, done)):
-        for host, job, mono_ns in those:
-            if job in times and host not in told_by and clocks[host].own is not None:
-                found.setdefault(host, []).append((mono_ns, times[job] - mono_ns))
+    moved = {host for host, clock in clocks.items() if host not in told_by and clock.own is not None}
+    for host, job, mono_ns in begun:
+        if host in moved and (time_ns := given.get(job, oldest)) is not None:
+            lows.setdefault(host, []).append((mono_ns, time_ns - mono_ns))
+    for host, job, mono_ns, by_itself in ended:
+        # what a batch system gave up may go on for a while
+        failed = over["failed"].get(job) if by_itself and job not in stopped else None
+        if host in moved and (time_ns := over["done"].get(job, failed)) is not None:
+            highs.setdefault(host, []).append((mono_ns, time_ns - mono_ns))
     return {host: _within(clocks[host], lows.get(host, []), highs.get(host, [])) for host in lows.keys() | highs.keys()}
+
+
+def _between(clock: Clock, mono_ns: int) -> tuple[int, int]:
+    """Return the least and the most that the time is at a monotonic time of a host."""
+    time_ns, error_ns = mono_ns + clock.offset_ns(mono_ns), clock.error_ns(mono_ns) or 0
+    return time_ns - error_ns, time_ns + error_ns
 
 
 def _within(clock: Clock, lows: list[tuple[int, int]], highs: list[tuple[int, int]]) -> Clock:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from jumper.monitor.segment import boot_id
 from jumper.schema.errors import MissingExtraError
 from jumper.store.bounds import bound
 from jumper.store.clocks import Clock
-from jumper.store.rundir import RunDirectory
+from jumper.store.rundir import RunDirectory, replacing
 from jumper.store.segments import Segment, read_segment
 from jumper.utilities import node_name, safe_name
 
@@ -180,10 +179,13 @@ def _clocks(segments: Iterable[Segment]) -> dict[Host, Clock]:
     exchanges: dict[Host, list[tuple[int, int, int]]] = {}
     own: dict[Host, tuple[int, int]] = {}
     tasks: list[tuple[Host, dict[str, Any]]] = []
+    made: list[tuple[Host, int]] = []
     for segment in segments:
         host = host_of(segment)
+        if segment.clock and segment.header.get("kind") == "scheduler":
+            made.append((host, segment.clock[0][0]))
         for record in segment.records:
-            if record.get("type") == "task" and "key" in record:
+            if record.get("type") in ("task", "part") and "key" in record:
                 tasks.append((host, record))
             if record.get("type") == "clock" and record.get("error_ns") is not None:
                 told = (int(record["mono_ns"]), int(record["offset_ns"]), int(record["error_ns"]))
@@ -192,7 +194,7 @@ def _clocks(segments: Iterable[Segment]) -> dict[Host, Clock]:
             own[host] = min(own.get(host, segment.clock[0]), segment.clock[0])
     clocks = {host: Clock.fixed(wall - mono) for host, (mono, wall) in own.items()}
     clocks |= {host: Clock.of(told) for host, told in exchanges.items()}
-    return clocks | bound(clocks, tasks)
+    return clocks | bound(clocks, tasks, made)
 
 
 def _placed(clock: Clock | None, segment: Segment) -> dict[str, int | None]:
@@ -289,15 +291,11 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     whole = [field.name for field in table.schema if field.type == pa.int64()]
     texts = [field.name for field in table.schema if field.type == pa.string()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(3)}")
-    try:
+    with replacing(path) as partial:
         pq.write_table(
-            table, temporary, compression="zstd", use_dictionary=texts or False,
+            table, partial, compression="zstd", use_dictionary=texts or False,
             column_encoding=dict.fromkeys(whole, "DELTA_BINARY_PACKED") or None,
         )  # fmt: skip
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_events(merged: Merged, info: dict[str, Any], out: RunDirectory) -> None:
