@@ -117,13 +117,13 @@ def reap(int pid):
 def await_end(int pid):
     cdef siginfo_t info
     cdef rusage usage
-    cdef long failed
+    cdef int wrong
     while True:
         with nogil:
-            failed = waitid_with_rusage(pid, &info, &usage)
-        if failed == 0:
+            wrong = errno if waitid_with_rusage(pid, &info, &usage) != 0 else 0
+        if wrong == 0:
             break
-        if errno != EINTR:
+        if wrong != EINTR:
             return None
         PyErr_CheckSignals()
     return (

@@ -78,13 +78,13 @@ class Attempt:
         """Take a process that was started for this attempt since start_ns; whether its high-water mark is its own."""
         with self.site.harmless("a job's process"):
             # opened while it lives: a zombie's cannot be, but read
-            io_fd = open_io(pid)
-            nodes, tag = self.site.nodes(), self.tag  # these follow what has the tag and is not in the tree
-            watch = None if self.in_process else self.site.watch(pid, tag if nodes is None else None, own_peak)
-            floor = 0 if own_peak else own_memory()[1]
-            self.children.append(Child(pid, start_ns, io_fd, watch, floor, tag))
+            child = Child(pid, start_ns, open_io(pid), 0 if own_peak else own_memory()[1], self.tag)
+            self.children.append(child)
+            nodes = self.site.nodes()  # these follow what has the tag and is not in the tree
+            if not self.in_process:
+                child.watch = self.site.watch(pid, child.tag if nodes is None else None, own_peak)
             if nodes is not None:
-                self._beyond.follow(str(self.facts["key"]), self.attempt_id, tag)
+                self._beyond.follow(str(self.facts["key"]), self.attempt_id, child.tag)
 
     def belongs(self, pid: int, record: object) -> None:
         """Say which benchmark record a process is measured for; a new one is the next repeat."""

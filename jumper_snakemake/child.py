@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,11 +28,11 @@ class Child:
     pid, start_ns : int
     io_fd : int or None
         Its /proc/PID/io, opened while it lived: a zombie's cannot be, but read.
-    watch : Watch or None
     floor_bytes : int
         What its high-water mark began at.
     tag : str
         What marks its processes.
+    watch : Watch or None
     until_ns : int or None
         When its last sample was taken.
     """
@@ -39,21 +40,23 @@ class Child:
     pid: int
     start_ns: int
     io_fd: int | None
-    watch: Watch | None
     floor_bytes: int
     tag: str
+    watch: Watch | None = None
     until_ns: int | None = None
     ended: Ended | None = None
     most: Most | None = None
     io: dict[str, int] = field(default_factory=dict)
+    _leaving: threading.Lock = field(default_factory=threading.Lock)
 
     def leave(self) -> None:
-        """Take its last readings and watch it no more; safe to call twice."""
-        if self.until_ns is None:
-            self.io = read_io(self.io_fd)
-            if self.watch is not None:
-                self.most = self.watch.finish()
-            self.until_ns = time.monotonic_ns()
+        """Take its last readings and watch it no more; safe to call twice, from two threads."""
+        with self._leaving:
+            if self.until_ns is None:
+                self.io = read_io(self.io_fd)
+                if self.watch is not None:
+                    self.most = self.watch.finish()
+                self.until_ns = time.monotonic_ns()
 
     @property
     def told_cpu_ns(self) -> int:

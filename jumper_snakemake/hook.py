@@ -221,9 +221,12 @@ class _JobProcess(OwnPeak):
         """Wait; what it cost is read before it is reaped."""
         if self._attempt is not None and timeout is None and self.returncode is None:
             status = self._attempt.await_child(self.pid)
-            if status is not None:
-                self.returncode = status
-                brief.reap(self.pid)
+            lock = getattr(self, "_waitpid_lock", None)
+            if status is not None and lock is not None:
+                with lock:  # a `poll` of another thread that finds nobody says 0
+                    if self.returncode is None:
+                        self.returncode = status
+                        brief.reap(self.pid)
         return super().wait(timeout)
 
 

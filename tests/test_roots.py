@@ -98,6 +98,27 @@ def test_what_has_the_tag_belongs_to_it_as_soon_as_it_is_new(tmp_path: Path) -> 
         assert (most.rss or 0) > 60 << 20, name
 
 
+@pytest.mark.skipif(not native_built(), reason="not built")
+def test_a_tree_that_is_entered_just_before_another_ends_keeps_its_children(tmp_path: Path) -> None:
+    made = roots("native", 60.0, tmp_path, (), {})
+    made.start()
+    ending = holder(1)
+    first = made.add(ending.pid)
+    time.sleep(0.1)  # the looks for new processes have come to rest
+    pair = f"import os, sys; os.fork(); {HOLD.format(mb=30)}"
+    child = subprocess.Popen([sys.executable, "-S", "-c", pair], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert [child.stdout.readline() for _ in range(2)] == [b"\n"] * 2
+    number = made.add(child.pid, soon=True)
+    assert first is not None and number is not None
+    made.finish(first)  # its last look sees the new processes of all
+    most = made.finish(number)
+    for each in (ending, child):
+        each.communicate()
+    made.stop()
+    assert (most.rss or 0) > 60 << 20
+
+
 def rss_of(engine: Roots, folder: Path, pid: int) -> int:
     engine.tick()
     return max(rows(folder).get(pid, [0]))

@@ -40,7 +40,7 @@ static int most_kept(bool private_table)
     return soft > 2 * SPARE_DESCRIPTORS ? (int)(soft - SPARE_DESCRIPTORS) : 0;
 }
 
-void admit_root(struct engine *engine, struct set *set)
+static void admit_root(struct engine *engine, struct set *set)
 {
     set->fresh = false;
     struct process *root = table_add(&engine->table, set->root);

@@ -50,16 +50,14 @@ struct engine {
     struct rows rows[STREAMS + 1];
 };
 
-
 /* The body of the thread. */
 void *engine_thread(void *engine);
 /* Take one tick. Under the lock, like all that touches the sets. */
 void take_tick(struct engine *engine);
 /* Take a row of one set, outside of the ticks. Under the lock. */
 void take_row(struct engine *engine, struct set *set);
-/* Read the root of a set that was entered, and those of all such sets. Under the lock. */
+/* Read the roots of the sets that were entered since. Under the lock. */
 void admit_roots(struct engine *engine);
-void admit_root(struct engine *engine, struct set *set);
 /* Look for new processes and read the young; sets when to look again. Under the lock. */
 void look_around(struct engine *engine);
 /* Write what is held, at once or when it is due. Under the lock. */

@@ -224,8 +224,7 @@ void take_tick(struct engine *engine)
 void take_row(struct engine *engine, struct set *set)
 {
     int64_t own = thread_cpu_ns(), mono = now_ns();
-    if (set->fresh)
-        admit_root(engine, set);
+    admit_roots(engine); /* of all: a new process is looked at once, and by then its parent has to be known */
     forks_look(&engine->forks, &engine->table, engine->used, engine->used_count, mono);
     for (size_t i = 0; i < set->count; i++) {
         struct process *process = set->members[i].process;
