@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import re
-import secrets
 import time
 import zipfile
 import zlib
@@ -24,6 +23,7 @@ from jumper.adapters.frames import pandas
 from jumper.monitor.backends.offline import OfflineMonitor, RecordedData, all_hardware, frames_of, nodes_of
 from jumper.schema import VERSION
 from jumper.schema.errors import JumperError
+from jumper.store.rundir import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,14 +232,9 @@ def _write_folder(target: Path, files: Iterator[tuple[str, bytes]]) -> None:
 
 def _write_archive(target: Path, files: Iterator[tuple[str, bytes]]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in files:
-                archive.writestr(name, data)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(target) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files:
+            archive.writestr(name, data)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shlex
 import sys
 import time
@@ -125,7 +124,7 @@ class _Measurement:
         self.directory: RunDirectory | None = directory
         self.run_id = run_id
         self.sampling: Any = None
-        self.attempt_id = f"{rank or 0}.{secrets.token_hex(4)}"
+        self.attempt_id = f"{rank or 0}.{os.urandom(4).hex()}"
         self.key = shlex.join(mask_secrets(command))
 
     def run(self) -> int:

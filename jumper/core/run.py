@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import tempfile
 import time
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jumper.schema import PART_COLUMNS, TASK_COLUMNS
 from jumper.schema.errors import MissingExtraError, RunError
-from jumper.store.rundir import RunDirectory
+from jumper.store.rundir import RunDirectory, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -364,10 +363,6 @@ def merge(
     for segment in found:
         target = out.spool / segment.name
         if not target.exists() or target.stat().st_size < segment.stat().st_size:
-            partial = target.with_suffix(f".{os.getpid()}.{secrets.token_hex(3)}.part")
-            try:
+            with replacing(target) as partial:
                 shutil.copyfile(segment, partial)
-                os.replace(partial, target)
-            finally:
-                partial.unlink(missing_ok=True)
     return open_run(output, progress)

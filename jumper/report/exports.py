@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -14,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast, get_args
 
 from jumper.report.extra import need
 from jumper.schema.errors import JumperError
+from jumper.store.rundir import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,18 +80,13 @@ def export(run: RunTables, form: str, path: Path, progress: Progress | None = No
     if form not in get_args(Format):
         raise JumperError(f"no format {form!r}; there are {', '.join(get_args(Format))}")
     need("numpy", "pandas", "pyarrow")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(3)}")
     done = 0
-    try:
-        with _opened(partial, path) as file:
-            for piece, more in _pieces(run, form):
-                file.write(piece if isinstance(piece, bytes) else piece.encode())
-                if more and progress is not None:
-                    done += more
-                    progress(done, _total(run, form))
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as partial, _opened(partial, path) as file:
+        for piece, more in _pieces(run, form):
+            file.write(piece if isinstance(piece, bytes) else piece.encode())
+            if more and progress is not None:
+                done += more
+                progress(done, _total(run, form))
     return path
 
 

@@ -6,11 +6,10 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ def new_run_id(start_ns: int | None = None) -> str:
     '19700101T000000-'
     """
     start = datetime.fromtimestamp((time.time_ns() if start_ns is None else start_ns) / 1e9, UTC)
-    return f"{start:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+    return f"{start:%Y%m%dT%H%M%S}-{os.urandom(3).hex()}"
 
 
 def free_place(base: Path) -> Path:
@@ -77,16 +76,35 @@ def mask_secrets(command: Sequence[str]) -> list[str]:
     return masked
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old one or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(3)}")
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a name beside a file's; what lies there at the end of the block takes the file's place, by rename.
+
+    A reader sees the old file or the whole new one. After an error the old one is left as it was.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.txt"
+    >>> with replacing(file) as partial:
+    ...     _ = partial.write_text("whole")
+    >>> file.read_text(), [each.name for each in file.parent.iterdir()]
+    ('whole', ['a.txt'])
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(3).hex()}")
     try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
+        yield partial
+        os.replace(partial, path)
     finally:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            partial.unlink()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file, and its folder where there is none, so that a reader sees the old one or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        partial.write_bytes(data)
 
 
 def _checked(info: Any) -> Any:
