@@ -217,7 +217,7 @@ def _hardware(info: Any) -> dict[str, Any]:
 
 
 def _csv(frame: pd.DataFrame) -> bytes:
-    text: str = frame.to_csv(index=False, lineterminator="\n")
+    text: str = frame.to_csv(index=False, lineterminator="\r\n")  # a lone CR or LF in a text is then quoted
     return text.encode("utf-8", "backslashreplace")
 
 
