@@ -43,7 +43,7 @@ class Benchmarks:
                 yield record
             return
         record = benchmark_record or self._new_record()
-        start_s = time.time()
+        start_s = time.monotonic()
         with attempt.site.harmless("a repeat"):
             if pid is None:
                 attempt.next_repeat(record)
@@ -55,7 +55,7 @@ class Benchmarks:
             if pid is None and attempt.in_process:
                 attempt.end(None)
         finally:
-            record.running_time = time.time() - start_s
+            record.running_time = time.monotonic() - start_s
             if looked is not None and attempt.site.looker is not None:
                 attempt.site.looker.end(looked)
             with attempt.site.harmless("a benchmark's values"):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: where runs are below the working directory
 FOLDER = os.path.join(".snakemake", "jumper")
+#: so far the clock may be behind of who sets the time of a log: a node, where no file server does, or who copied it
+BEHIND_NS = 86_400_000_000_000
 
 
 class MainRun:
@@ -209,7 +211,7 @@ class MainRun:
 
 
 def logs_of_jobs(folder: str | None, since_ns: int) -> Iterator[Path]:
-    """Yield the files that logs of jobs are in, as far as they were written since a time (UTC ns).
+    """Yield the files that logs of jobs are in; those that are much older than a time (UTC ns) are passed over.
 
     In a folder, and where executors keep them: ``.snakemake/NAME_logs`` (Slurm, LSF, Google Batch),
     ``.snakemake/auxiliary/NAME-logs`` (Kubernetes).
@@ -219,7 +221,7 @@ def logs_of_jobs(folder: str | None, since_ns: int) -> Iterator[Path]:
         for parent, _, names in os.walk(place):
             for file in (Path(parent, name) for name in names):
                 with contextlib.suppress(OSError):
-                    if file.is_file() and file.stat().st_mtime_ns >= since_ns:
+                    if file.is_file() and file.stat().st_mtime_ns >= since_ns - BEHIND_NS:
                         yield file
 
 

@@ -175,7 +175,7 @@ class Site:
             engines, self._engines = self._engines, []
         for engine in engines:
             with self.harmless("the end of the samples"):
-                tell_time(engine, os.path.join(self.settings.run, "spool"))
+                self._tell_time(engine)
                 engine.stop()
         with self._lock:
             apart, self._apart = self._apart, None
@@ -230,9 +230,13 @@ class Site:
             flush_s=SHARED_FLUSH_S if is_shared(spool) else 0.0,
         )
         engine.start()
-        tell_time(engine, os.path.join(settings.run, "spool"))
+        self._tell_time(engine)
         self._engines.append(engine)
         return engine
+
+    def _tell_time(self, engine: Roots) -> None:
+        if self._apart is None:  # a copy of the run lies on another server, with another clock
+            tell_time(engine, os.path.join(self.settings.run, "spool"))
 
 
 def tell_time(engine: Roots, spool: str) -> None:

@@ -14,6 +14,9 @@ import jumper
 from jumper.monitor import serverclock
 from jumper.monitor.filesystems import filesystem_of
 from jumper.schema import RUN_SCHEMA
+from jumper.store.segments import read_segment
+from jumper_snakemake.attempt import Attempt
+from jumper_snakemake.benchmark import Benchmarks
 from jumper_snakemake.settings import Settings
 from jumper_snakemake.site import Site
 
@@ -66,3 +69,34 @@ def test_a_node_s_times_are_those_of_the_file_server_whatever_its_own_wall_clock
     truth = begun + time.time_ns() - time.monotonic_ns()
     assert abs(int(run.tasks["start_ns"][0]) - truth) <= clock["error_ns"] + 1_000_000 < 2 * 10**9
     assert clock["exchanges"] >= 1
+
+
+@pytest.mark.parametrize(("inode", "told"), [(0, 2), (1, 0)])
+def test_the_server_of_a_copy_of_the_run_tells_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inode: int, told: int
+) -> None:
+    """It is another one than the main process's, whose clock is not the reference."""
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    monkeypatch.setattr(serverclock, "STAMPED", {filesystem_of(spool)})
+    site = Site(lambda: Settings(str(tmp_path), interval=60.0, inode=inode), is_job=True)
+    site.ready()
+    site.close()
+    (segment,) = (read_segment(path) for path in spool.glob("*.seg"))
+    assert [record["type"] for record in segment.records].count("clock") == told
+
+
+def test_a_clock_that_is_stepped_is_no_time_of_a_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an attempt without a process, whose cost nobody tells."""
+    from snakemake.benchmark import BenchmarkRecord, benchmarked
+
+    (tmp_path / "spool").mkdir()
+    site = Site(lambda: Settings(str(tmp_path), interval=60.0))
+    attempt = Attempt(site, {"key": "k"}, 1, 1, in_process=False)
+    real = time.time
+    with Benchmarks(benchmarked, BenchmarkRecord, lambda: attempt).benchmarked() as record:
+        monkeypatch.setattr(time, "time", lambda: real() + 600)
+    monkeypatch.undo()
+    site.close()
+    assert not attempt.known
+    assert 0 <= record.running_time < 60
