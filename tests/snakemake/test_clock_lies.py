@@ -1,4 +1,4 @@
-"""Jobs on nodes whose wall clock is wrong, or is stepped meanwhile: all that is told is right, within what is told.
+"""Jobs on nodes whose wall clock is wrong and is stepped meanwhile: all that is told is right, within what is told.
 
 The job processes have a wrong wall clock by a library that is preloaded into them, and their node's name as Slurm
 gives it. What is true comes from the kernel, which no library stands before: times of files, and the monotonic clock.
@@ -6,6 +6,7 @@ gives it. What is true comes from the kernel, which no library stands before: ti
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 import struct
@@ -15,10 +16,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import jumper
 from jumper.core.run import Run
 from jumper.monitor.filesystems import filesystem_of
+from jumper.monitor.segment import SegmentWriter
 from tests.snakemake.conftest import CASES, PLAIN, REPOSITORY, Workflow, row
 
 COMPILER = shutil.which("cc")
@@ -29,50 +34,69 @@ pytestmark = [
 
 SHIM = REPOSITORY / "tests/cluster/netns/clockshim.c"
 S = 1_000_000_000
-#: node -> seconds that its wall clock is ahead, before and after the middle of a job
+#: a file's time is late by a tick of the kernel, what is read of its clocks by a moment
+CLOSE_NS = 20_000_000
+INTERVAL_S = 0.1
+#: node -> seconds that its wall clock is ahead, before and after the middle of its jobs
 AHEAD = {
     "ahead": (3600, 3600),
-    "behind": (-1800, -1800),
-    "stepped": (0, 600),
-    "served": (3600, 3600),
+    "away": (-1800, -1800),
+    "grouped": (-1800, -1200),
+    "failing": (3600, 4200),
+    "served": (3600, -1800),
 }
-#: rule -> node; the file server's clock is read on `served` and by the main process
-RULES = {"one": "ahead", "two": "behind", "three": "stepped", "four": "served"}
-INTERVAL_S = 0.1
+#: rule -> node. `away` has another file system; on `served`, and for the main process, a server sets the times of files
+NODES = {"one": "ahead", "two": "away", "three": "grouped", "four": "grouped", "five": "failing", "six": "served"}
 SNAKEFILE = f"""
 localrules: all
 rule all:
-    input: expand("{{name}}.txt", name={list(RULES)})
-for name in {list(RULES)}:
+    input: expand("{{name}}.txt", name={list(NODES)})
+for name, node in {NODES}.items():
     rule:
         name: name
+        input: ["three.txt"] if name == "four" else []
         output: f"{{name}}.txt"
         benchmark: f"{{name}}.tsv"
-        resources: runtime=3
+        group: "group" if node == "grouped" else None
+        params: step="" if name == "four" else f"dd if={{node}}.after of=$CLOCK_FILE conv=notrunc status=none;"
         shell:
-            ': > {{rule}}.began; date +%s > {{rule}}.before; sleep 0.5;'
-            ' dd if=$CLOCK_FILE.after of=$CLOCK_FILE conv=notrunc status=none; date +%s > {{rule}}.after;'
-            ' : > {{rule}}.busy; python -S {CASES}/burn.py 0.5; : > {{rule}}.idle;'
-            ' sleep 0.3; touch {{output}}; : > {{rule}}.ended'
+            ': > {{rule}}.began; date +%s > {{rule}}.before; sleep 0.4;'
+            ' {{params.step}} date +%s > {{rule}}.after;'
+            ' : > {{rule}}.busy; python -S {CASES}/burn.py 0.4; : > {{rule}}.idle; sleep 0.3;'
+            ' : > {{rule}}.ended; [ {{rule}} != five ] && touch {{output}}'
 """
 SUBMIT = f"""#!/bin/sh
-: > "$1.given"
-case $1 in
-{"".join(f"{rule}) node={node} ;;" for rule, node in RULES.items())}
+rule=$1 script=$2 home=$(pwd) log=$2.out
+: > "$rule.given"
+case $rule in
+{"".join(f"{rule}) node={node} ;;" for rule, node in NODES.items())}
+*) node=grouped ;;
 esac
+if [ $node = away ]; then
+    copy=$home.away log=$home/.snakemake/batch_logs/job.log
+    mkdir -p "$copy/.snakemake" "${{log%/*}}"
+    cp Snakefile away.after "$copy"
+    cp -r "${{script%/*}}" "$copy/.snakemake"
+    sed "s|$home|$copy|g" "$script" > "$copy/job.sh"
+    script=$copy/job.sh
+fi
+export SLURMD_NODENAME=$node CLOCK_FILE=$home/$node.clock
 (
-    : > "$1.entered"
-    SLURMD_NODENAME=$node CLOCK_FILE=$PWD/$node.clock LD_PRELOAD=$PWD/clock.so sh "$2"
-    : > "$1.left"
-) > "$1.out" 2>&1 < /dev/null &
-echo "batch-$1"
+    : > "$rule.entered"
+    LD_PRELOAD=$home/clock.so sh "$script"
+    : > "$rule.left"
+    if [ $node = away ]; then
+        LD_PRELOAD=$home/clock.so touch -d "now" "$log"
+        cp -p "$copy/$rule".* "$home"
+        cd "$copy" && find .snakemake -name "*.jobf*" -exec cp {{}} "$home/{{}}" ";"
+    fi
+) > "$log" 2>&1 < /dev/null &
+echo "batch-$rule"
 """
-#: of this file system a server sets the times, as far as two nodes know
 CUSTOMIZE = """
 import os
 from jumper.monitor import serverclock
-if os.environ.get("SLURMD_NODENAME", "served") == "served":
-    serverclock.STAMPED = {{{!r}}}
+serverclock.STAMPED = {{{!r}}} if os.environ.get("SLURMD_NODENAME", "served") == "served" else set()
 """
 
 
@@ -87,11 +111,23 @@ class Made:
         """When the kernel saw a file being written, UTC ns."""
         return (self.folder / name).stat().st_mtime_ns
 
-    def error_ns(self, node: str) -> int:
-        """The largest bound that is told of a node's clock."""
-        errors = [clock["error_ns"] for name, clock in self.run.info["clocks"].items() if name.startswith(f"{node}.")]
-        assert errors and None not in errors, self.run.info["clocks"]
+    def error_ns(self, rule: str) -> int:
+        """The largest bound that is told of the clock of its node."""
+        errors = [clock["error_ns"] for clock in clocks_of(self.run, NODES[rule])]
+        assert None not in errors
         return int(max(errors))
+
+
+def clocks_of(run: Run, node: str) -> list[dict[str, int]]:
+    """What is told of a node's clock, by segment."""
+    found = [clock for name, clock in run.info["clocks"].items() if name.startswith(f"{node}.")]
+    assert found, run.info["clocks"]
+    return found
+
+
+def true_offset_ns() -> int:
+    """Wall clock - monotonic clock, which all nodes share, as this process sees it, whose clocks are right."""
+    return min(time.time_ns() - time.monotonic_ns() for _ in range(9))
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +135,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The workflow, run once."""
     workflow = Workflow(tmp_path_factory.mktemp("lies"))
     folder = workflow.folder
-    subprocess.run(
-        [str(COMPILER), "-O2", "-shared", "-fPIC", "-o", folder / "clock.so", SHIM, "-ldl", "-lm"], check=True
-    )
+    library = folder / "clock.so"
+    subprocess.run([str(COMPILER), "-O2", "-shared", "-fPIC", "-o", library, SHIM, "-ldl", "-lm"], check=True)
     for node, offsets in AHEAD.items():
-        for name, offset in zip((f"{node}.clock", f"{node}.clock.after"), offsets, strict=True):
-            (folder / name).write_bytes(struct.pack("3d", offset, 0, 0))
+        for name, offset in zip(("clock", "after"), offsets, strict=True):
+            (folder / f"{node}.{name}").write_bytes(struct.pack("3d", offset, 0, 0))
     (folder / "Snakefile").write_text(SNAKEFILE)
     (folder / "site").mkdir()
     (folder / "site/sitecustomize.py").write_text(CUSTOMIZE.format(filesystem_of(folder)))
@@ -112,42 +147,83 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     script.write_text(SUBMIT)
     script.chmod(0o755)
     path = os.pathsep.join([str(folder / "site"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
-    said = workflow.done(
-        "-j6", "--executor", "cluster-generic", "--cluster-generic-submit-cmd", f"{script} {{rule}}",
+    done = workflow.call(
+        "-j6", "--keep-going", "--executor", "cluster-generic", "--cluster-generic-submit-cmd", f"{script} {{rule}}",
         "--latency-wait", "60", "--seconds-between-status-checks", "1",
         logger=(*PLAIN, "--logger-jumper-interval", str(INTERVAL_S)), PYTHONPATH=path.rstrip(os.pathsep),
     )  # fmt: skip
-    assert "jumper: 4 jobs measured" in said
+    assert "jumper: 6 jobs measured" in done.stderr, done.stderr
     return Made(folder, workflow.run())
 
 
-def true_offset_ns() -> int:
-    """Wall clock - monotonic clock, which all nodes share, as this process with a right clock sees it."""
-    return min(time.time_ns() - time.monotonic_ns() for _ in range(9))
+def test_the_clocks_are_wrong(made: Made) -> None:
+    for rule, node in NODES.items():
+        before, after = AHEAD[node] if rule != "four" else AHEAD[node][1:] * 2
+        for name, ahead in (("before", before), ("after", after)):
+            said = int((made.folder / f"{rule}.{name}").read_text())
+            assert abs(said - ahead - made.at(f"{rule}.{name}") / S) < 60, rule
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_the_clock_of_a_job_is_wrong(made: Made, rule: str) -> None:
-    for name, ahead in zip(("before", "after"), AHEAD[RULES[rule]], strict=True):
-        said = int((made.folder / f"{rule}.{name}").read_text())
-        assert abs(said - ahead - made.at(f"{rule}.{name}") / S) < 60
-
-
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", NODES)
 def test_a_job_began_and_ended_when_the_kernel_says_within_the_bound_that_is_told(made: Made, rule: str) -> None:
-    task, node = row(made.run, rule), RULES[rule]
-    error = made.error_ns(node) + 20_000_000  # a file's time is late by a tick of the kernel
-    assert task["node"] == node
-    assert made.at(f"{rule}.entered") - error <= task["start_ns"] <= made.at(f"{rule}.began") + error
-    assert made.at(f"{rule}.ended") - error <= task["stop_ns"] <= made.at(f"{rule}.left") + error
-    longest = (made.at(f"{rule}.left") - made.at(f"{rule}.given")) / 1e9
-    assert error < (50_000_000 if node == "served" else (longest + 10) * S)
+    task = row(made.run, rule)
+    assert (task["node"], task["state"]) == (NODES[rule], "failed" if rule == "five" else "done")
+    batch = rule if NODES[rule] != "grouped" else "GROUP"
+    given, entered, left = (made.at(f"{batch}.{name}") for name in ("given", "entered", "left"))
+    began, ended, error = made.at(f"{rule}.began"), made.at(f"{rule}.ended"), made.error_ns(rule) + CLOSE_NS
+    assert entered - error <= task["start_ns"] <= began + error
+    assert ended - error <= task["stop_ns"] <= left + error
+    assert (entered - given - error) / 1e9 <= task["queued_s"] <= (began - made.run.info["created_ns"] + error) / 1e9
+    assert (ended - began - CLOSE_NS) / 1e9 <= task["wall_s"] <= (left - entered + CLOSE_NS) / 1e9
+    (values,) = csv.DictReader((made.folder / f"{rule}.tsv").open(), delimiter="\t") if rule != "five" else [{}]
+    assert float(values.get("s", task["wall_s"])) == pytest.approx(task["wall_s"], abs=0.01)
 
 
 @pytest.mark.parametrize("node", AHEAD)
-def test_the_bound_that_is_told_holds_the_true_error(made: Made, node: str) -> None:
-    clocks = {name: clock for name, clock in made.run.info["clocks"].items() if name.startswith(f"{node}.")}
-    assert clocks
-    for clock in clocks.values():
+def test_the_bound_that_is_told_holds_the_true_error_and_is_no_more_than_its_jobs_leave_open(
+    made: Made, node: str
+) -> None:
+    seen = (time.time_ns() - made.run.info["created_ns"]) if node != "served" else 100_000_000
+    for clock in clocks_of(made.run, node):
         for name in ("offset_ns", "offset_end_ns"):
-            assert abs(clock[name] - true_offset_ns()) <= clock["error_ns"] + 1_000_000
+            assert abs(clock[name] - true_offset_ns()) <= clock["error_ns"] + CLOSE_NS
+        assert clock["error_ns"] < seen
+
+
+@pytest.mark.parametrize("rule", NODES)
+def test_samples_stand_where_their_job_does(made: Made, rule: str) -> None:
+    """Its CPU time grew between two moments, which lie so long after its start as the kernel says."""
+    task, samples = row(made.run, rule), made.run.samples("process", NODES[rule])
+    curve = samples[samples["pid"] == task["pid"]].sort_values("mono_ns")
+    assert len(curve) == task["samples"] >= 3
+    since, used = (curve["time_ns"] - task["start_ns"]).to_numpy() / 1e9, curve["cpu_ns"].to_numpy() / 1e9
+    busy, idle = ((made.at(f"{rule}.{name}") - made.at(f"{rule}.began")) / 1e9 for name in ("busy", "idle"))
+    # between the start of its shell and its first file there is a moment; a step of the clock is none
+    slack = 3 * INTERVAL_S + 1
+    assert np.interp(busy - slack, since, used) < 0.1
+    assert np.interp(idle + slack, since, used) > 0.3
+    assert since[-1] < idle + slack
+
+
+@pytest.fixture(scope="module")
+def told(made: Made) -> Run:
+    """The same segments, with one more of each node that tells what its clock is."""
+    copy = made.folder / "told"
+    shutil.copytree(made.run.path, copy)
+    for node in AHEAD:
+        with SegmentWriter(copy / "spool", {"run": made.run.info["run"]}, node=node) as writer:
+            now = time.monotonic_ns()
+            writer.text({"type": "clock", "offset_ns": true_offset_ns(), "error_ns": 1000, "mono_ns": now})
+            writer.text({"type": "end", "mono_ns": now, "wall_ns": time.time_ns(), "ticks": 0, "dropped": 0})
+    return jumper.open_run(copy)
+
+
+def test_nothing_but_places_in_time_depends_on_the_clocks(made: Made, told: Run) -> None:
+    placed = ["start_ns", "stop_ns", "queued_s"]
+    by_key = [run.tasks.sort_values("key", ignore_index=True) for run in (made.run, told)]
+    pd.testing.assert_frame_equal(*(tasks.drop(columns=[*placed, "attempt"]) for tasks in by_key))
+    ours, true = by_key
+    for rule, was, says in zip(true["key"], true["start_ns"], ours["start_ns"], strict=True):
+        assert abs(was - says) <= made.error_ns(rule) + CLOSE_NS, rule
+    assert str(made.run.advise()) == str(told.advise())
+    assert str(made.run.findings()) == str(told.findings())
