@@ -6,7 +6,7 @@ Standard library only: collectors on nodes, readers and documents all import it.
 from __future__ import annotations
 
 from jumper.schema.columns import COLUMNS, DERIVED, DEVICE_COLUMNS, STREAMS, Column, declared, stored_columns
-from jumper.schema.tasks import PART_COLUMNS, TASK_COLUMNS, TaskColumn
+from jumper.schema.tasks import FLAGS, PART_COLUMNS, TASK_COLUMNS, TaskColumn
 
 VERSION = "0.1.0"
 #: Version of the run directory (run.json, tables). Readers refuse a newer major one.
@@ -16,6 +16,7 @@ __all__ = [
     "COLUMNS",
     "DERIVED",
     "DEVICE_COLUMNS",
+    "FLAGS",
     "PART_COLUMNS",
     "RUN_SCHEMA",
     "STREAMS",

@@ -80,8 +80,22 @@ TASK_COLUMNS: tuple[TaskColumn, ...] = (
     _i("processes", "", "how many processes it had, as far as seen"),
     _i("samples", "", "ticks inside the attempt"),
     _f("gap_s", "s", "time inside the attempt without samples (beyond 2.5 intervals)"),
-    TaskColumn("flags", "list", "", "shared, estimated, truncated, nodes 1/2, oom, ..."),
+    TaskColumn("flags", "list", "", 'what its numbers are short of; docs/numbers.md, "Flags", says what each means'),
 )
+
+#: What stands in `flags`, and what it means; numbers in a flag are those of an example.
+FLAGS = {
+    "estimated": "CPU or I/O is in part a share or a lower bound",
+    "memory-estimated": "the bounds of the peak lie more than 2 % apart",
+    "nodes 1/2": "of the two nodes that the attempt was given, one is in its numbers; CPU and I/O are sums over nodes, "
+    "memory is that of the node that had most, `parts` has each",
+    "helpers": "CPU of threads that the task did not run in is in `cpu_s`: it was alone in its process",
+    "elsewhere": "another process than the worker's ran it: times only",
+    "unmonitored": "its worker was not measured: times only, those of the scheduler",
+    "shared": "other tasks ran in the same process: memory is the process's",
+    "oom": "it ended at its memory: the kernel's OOM killer struck in its control group, or Slurm or its log says so",
+    "truncated": "no end was recorded; the row reaches to the last sample",
+}
 
 PART_COLUMNS: tuple[TaskColumn, ...] = tuple(
     c
