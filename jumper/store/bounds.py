@@ -42,7 +42,8 @@ def bound(
         each other, the host's own clock stands.
     """
     given: dict[Job, int] = {}
-    over: dict[str, dict[Job, int]] = {"done": {}, "failed": {}}
+    over: dict[Job, int] = {}
+    failed: set[Job] = set()
     stopped: set[Job] = set()
     begun: list[tuple[Host, Job, int]] = []
     ended: list[tuple[Host, Job, int, bool]] = []
@@ -57,17 +58,17 @@ def bound(
             # with its id, it is told of after it was given away
             if event == "start" and record.get("ready") and record.get("external_id") is None:
                 given[job] = min(least, given.get(job, least))
-            elif event == "stop" and (times := over.get(str(record.get("state")))) is not None:
-                times[job] = max(most, times.get(job, most))
+            elif event == "stop" and record.get("state") in ("done", "failed"):
+                over[job] = max(most, over.get(job, most))
+                if record["state"] == "failed":
+                    failed.add(job)
             if record.get("ended_by"):
                 stopped.add(job)
-        elif record.get("type") == "part" and event == "start":
-            # seen while it ran; its end may be told after that of its job
+        elif record.get("witness") is None and event == "start":
             begun.append((host, job, mono_ns))
-            ended.append((host, job, mono_ns, False))
-        elif record.get("type") == "task" and record.get("witness") is None and event == "start":
-            begun.append((host, job, mono_ns))
-        elif record.get("type") == "task" and record.get("witness") is None and event == "stop":
+            if record["type"] == "part":  # seen while it ran; its end may be told after that of its job
+                ended.append((host, job, mono_ns, False))
+        elif record.get("witness") is None and event == "stop" and record["type"] == "task":
             ended.append((host, job, mono_ns, record.get("exit_code") in BY_ITSELF))
     oldest = min((_between(clocks[host], mono_ns)[0] for host, mono_ns in made), default=None)
     lows: dict[Host, list[tuple[int, int]]] = {}
@@ -78,9 +79,8 @@ def bound(
             lows.setdefault(host, []).append((mono_ns, time_ns - mono_ns))
     for host, job, mono_ns, by_itself in ended:
         # what a batch system gave up may go on for a while
-        failed = over["failed"].get(job) if by_itself and job not in stopped else None
-        if host in moved and (time_ns := over["done"].get(job, failed)) is not None:
-            highs.setdefault(host, []).append((mono_ns, time_ns - mono_ns))
+        if host in moved and job in over and job not in stopped and (by_itself or job not in failed):
+            highs.setdefault(host, []).append((mono_ns, over[job] - mono_ns))
     return {host: _within(clocks[host], lows.get(host, []), highs.get(host, [])) for host in lows.keys() | highs.keys()}
 
 
