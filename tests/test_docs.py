@@ -97,6 +97,23 @@ def test_the_flags_that_the_code_sets_or_asks_for_are_those_that_the_documents_e
     assert set().union(*map(flags_in, code)) == FLAGS.keys() - {"nodes 1/2"}  # that one is put together
 
 
+def test_the_kinds_of_events_are_those_that_the_documents_explain() -> None:
+    packages = [DOCS.parent / name for name in ("jumper", "jumper_dask", "jumper_snakemake")]
+    noted: dict[bool, set[str]] = {True: set(), False: {"torn-block", "missing-block"}}
+    for path in (path for package in packages for path in package.rglob("*.py")):
+        code = re.sub(r"^ *(>>>|\.\.\.) .*$", "", path.read_text(), flags=re.MULTILINE)
+        called = re.findall(r'\._?event\((?:None, |self\.name, )?"([a-z]+-[a-z]+)"', code)
+        noted[path.parent.name == "slurm_multinode"].update(
+            called, re.findall(r'"type": "event",\s*"kind": "([a-z-]+)"', code)
+        )
+    section = (DOCS / "segment.md").read_text().split("### Events")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert {kind for row in rows for kind in re.findall(r"`([a-z-]+)`", row)} == noted[False]
+    said = (DOCS / "slurm.md").read_text() + section
+    assert {kind for kind in noted[True] if f"`{kind}`" not in said} == set()
+    assert "log-lost" in noted[True]
+
+
 if __name__ == "__main__":
     for document in PAGES:
         (DOCS / document).write_text(with_tables(document))

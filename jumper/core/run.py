@@ -102,7 +102,7 @@ class Run:
         Parameters
         ----------
         stream : str
-            ``process``, ``thread``, ``system``, ``user``, ``slurm``, ``monitor``.
+            One of :data:`jumper.schema.STREAMS`.
         node : str, optional
             Only of this node.
         columns : sequence of str, optional
