@@ -20,6 +20,7 @@ from jumper.monitor.nodefacts import memory_limit_bytes
 from jumper.monitor.pipeline import CollectorConfig, load_config
 from jumper.monitor.sampling import sampling
 from jumper.monitor.segment import spool_folder
+from jumper.monitor.serverclock import clock_record
 from jumper.schema.errors import JumperError, RunError
 from jumper.store.rundir import RunDirectory, mask_secrets, new_run_id
 from jumper.utilities import parse_interval
@@ -27,6 +28,8 @@ from jumper.utilities import parse_interval
 #: how often a shared file system is written to
 SHARED_FLUSH_S = 10.0
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+#: a process's number on its node, as Slurm, Open MPI and Hydra tell it
+_ON_NODE = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _RANKS = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK")
 
 
@@ -187,6 +190,7 @@ class _Measurement:
         # each start takes one over, and a first place may fail
         self.sampling.start(root_io_fd=os.dup(io_fd) if io_fd is not None else None)
         self._task("start", launcher, mono_ns=launcher.start_ns, group=program, memory_limit_bytes=limit)
+        self._tell_time()
         self.sampling.flush()
 
     def _last_look(self, ended: Exit) -> None:
@@ -214,10 +218,19 @@ class _Measurement:
             reason=None if ended.status >= 0 else f"ended by signal {-ended.status}",
             rusage=usage,
         )
+        self._tell_time()
         self.sampling.stop()
         if self.directory is not None and self.rank is None:
             with contextlib.suppress(JumperError, OSError):
                 self.directory.update_info(finished_ns=time.time_ns())
+
+    def _tell_time(self) -> None:
+        """Note where this node's clock stands against the file server's, once a node where several share the run."""
+        first = next((os.environ[name] for name in _ON_NODE if os.environ.get(name)), "0") == "0"
+        if self.rank is not None and first and self.directory is not None:
+            record = clock_record(self.directory.spool)
+            if record is not None:
+                self.sampling.text(record)
 
     def say_where(self) -> None:
         """Say what was lost; on a terminal, where the run is."""
