@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["BASE_COLUMNS", "LevelSeries", "column_order", "read_frame", "with_cells", "write_frame"]
+__all__ = ["BASE_COLUMNS", "LevelSeries", "chosen", "column_order", "read_frame", "with_cells", "write_frame"]
 
 #: The documents' columns that every level has, in their order.
 BASE_COLUMNS = (
@@ -134,6 +134,13 @@ def to_frame(columns: Mapping[str, array[float]], start_time: float | None) -> p
     if start_time is not None and "time" in frame and len(frame) and frame["time"].iloc[0] < start_time:
         frame["time"] = frame["time"] + start_time
     return frame
+
+
+def chosen(frame: pd.DataFrame, slice_: tuple[int, int] | None, cell_history: Any) -> pd.DataFrame:
+    """Return the rows from a first to a last one, both included (None: all), with their cells where there are some."""
+    if slice_ is not None:
+        frame = frame.iloc[slice_[0] : slice_[1] + 1]
+    return frame if cell_history is None else with_cells(frame, cell_history)
 
 
 def with_cells(frame: pd.DataFrame, cell_history: Any) -> pd.DataFrame:
