@@ -113,7 +113,13 @@ class RunFolder:
         return own | {f"spool/{name}{fmt.SUFFIX}": size for name, size in self._sizes.items()}
 
     def get(self, name: str, offset: int, size: int) -> bytes:
-        """Return a chunk of a file of the spool; runs in the thread."""
+        """Return a chunk of a file of the spool, in bytes at most what was asked for; runs in the thread.
+
+        Raises
+        ------
+        ValueError
+            Where the run has no such file.
+        """
         if name not in self.sizes():
             raise ValueError(f"{name!r} is no file of this run")
         if name == f"spool/{self.writer.path.name}":

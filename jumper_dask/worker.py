@@ -45,7 +45,13 @@ class WorkerSide:
         self._troubled = False
 
     async def start(self) -> None:
-        """Make sure of the scheduler's side, then begin to measure."""
+        """Make sure of the scheduler's side, then begin to measure.
+
+        Raises
+        ------
+        RuntimeError
+            Where the scheduler has not the package.
+        """
         scheduler = self.worker.scheduler
         plugin = CollectorPlugin(self.config["interval"])
         await scheduler.register_scheduler_plugin(plugin=pickle.dumps(plugin), name=plugin.name, idempotent=True)

@@ -165,7 +165,13 @@ def prepare(folder: Path) -> None:
 
 
 def execute(folder: Path, console: Console) -> None:
-    """Run the workflow with the front end, as a user does; show how far it is on a terminal."""
+    """Run the workflow with the front end, as a user does; show how far it is on a terminal.
+
+    Raises
+    ------
+    RunError
+        Where it fails, with the end of what Snakemake said.
+    """
     from rich.progress import Progress
 
     command = [

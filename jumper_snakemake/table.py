@@ -35,13 +35,7 @@ def write_benchmarks(tasks: pd.DataFrame, path: Path) -> None:
 
 
 def rows(tasks: pd.DataFrame) -> Iterator[list[str]]:
-    """Yield the rows as text; memory and I/O in MiB, the load in percent of one core, as Snakemake has them.
-
-    Examples
-    --------
-    >>> clock(3723.9)
-    '1:02:03'
-    """
+    """Yield the rows as text; memory and I/O in MiB, the load in percent of one core, as Snakemake has them."""
     columns = (tasks[name].astype(object).where(tasks[name].notna(), None) for name in NEEDED)
     for wall, cpu, rss, memory, read, written, rule, wildcards, attempt, *others, flags in zip(*columns, strict=True):
         load = None if not wall or cpu is None else 100 * cpu / wall
@@ -65,7 +59,13 @@ def rows(tasks: pd.DataFrame) -> Iterator[list[str]]:
 
 
 def clock(seconds: float) -> str:
-    """Return seconds as Snakemake writes them: hours, minutes and seconds, days in front."""
+    """Return seconds as Snakemake writes them: hours, minutes and seconds, days in front.
+
+    Examples
+    --------
+    >>> clock(3723.9), clock(90_000)
+    ('1:02:03', '1 day, 1:00:00')
+    """
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

@@ -24,9 +24,8 @@ ReportSettings = make_dataclass(
     "ReportSettings",
     [(name, kind, field(default=default, metadata={"help": text})) for name, kind, default, text in _FIELDS],
     bases=(ReportSettingsBase,),
-    namespace={
-        "__doc__": "Where the page and the runs are."
-    },  # made up, it costs 1 ms of every start, as do the methods
+    # made up, it costs 1 ms of every start, as do the methods
+    namespace={"__doc__": "Where the page and the runs are."},
     repr=False,
     eq=False,
 )
@@ -36,7 +35,13 @@ class Reporter(ReporterBase):  # type: ignore[misc]  # it has no type informatio
     """Writes the page; Snakemake makes one when the jobs of the workflow are known."""
 
     def render(self) -> None:
-        """Write what the jobs of the workflow cost, each as of the run that made its output."""
+        """Write what the jobs of the workflow cost, each as of the run that made its output.
+
+        Raises
+        ------
+        snakemake_interface_common.exceptions.WorkflowError
+            Where no run has any of them, or the page cannot be written.
+        """
         from snakemake_interface_common.exceptions import WorkflowError
 
         from jumper.schema.errors import JumperError

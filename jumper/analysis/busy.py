@@ -68,7 +68,7 @@ class Pieces:
 
 
 def cpu_by_group(run: RunTables, grid: Grid, interval_s: float, grouping: Grouping | None = None) -> dict[str, Floats]:
-    """Return busy cores of each task group in each bin, and of :data:`OUTSIDE`.
+    """Return busy cores of each task group in each bin, shape (bins,), and of :data:`OUTSIDE`.
 
     The area of a group is the ``cpu_s`` of its attempts. Its shape follows the counter
     of the thread that ran the attempt (or of the process, where it ran one attempt at a

@@ -37,7 +37,7 @@ def asked(run: RunTables, grid: Grid, column: str) -> Floats | None:
 def memory_by_group(
     run: RunTables, grid: Grid, interval_s: float, grouping: Grouping | None = None
 ) -> dict[str, Floats]:
-    """Return the memory in use by group in each bin, in bytes, and of :data:`OUTSIDE` while no attempt ran.
+    """Return the memory in use by group in each bin, bytes, shape (bins,), and of :data:`OUTSIDE` while none ran.
 
     The sum over the groups is the highest sum over all processes in the bin. A process
     counts for the attempts that ran in it; where several did at once, nobody can say

@@ -51,7 +51,7 @@ def pack(start: Ints, stop: Ints) -> Ints:
 def pack_nodes(
     node: Sequence[str] | Texts, worker: Sequence[str] | Texts, start: Ints, stop: Ints
 ) -> tuple[Ints, dict[str, tuple[int, int]]]:
-    """Return a row for each attempt, and the rows (first, end) of each node.
+    """Return a row for each attempt, shape (attempts,), and the rows (first, end) of each node.
 
     Nodes come in the order of their names, the workers of a node one after the other,
     a free row between two nodes.

@@ -62,7 +62,7 @@ def even(frame: pd.DataFrame, interval_s: float) -> pd.DataFrame:
 
 
 def averages(frame: pd.DataFrame, column: str, interval_s: float) -> tuple[float, float, float] | None:
-    """Return mean over time, lowest and highest value of a column, or None where it has none."""
+    """Return mean over time, lowest and highest value of a column, in its unit, or None where it has none."""
     if column not in frame:
         return None
     table = even(frame, interval_s)

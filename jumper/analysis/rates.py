@@ -63,7 +63,9 @@ def increments(time_ns: Ints, counter: Floats, interval_s: float) -> tuple[Float
 
 
 def rate(time_ns: Ints, counter: Floats, interval_s: float) -> Floats:
-    """Return the rate per second of a counter over the interval that ends at each sample.
+    """Return the rate per second of a counter over the interval that ends at each sample, shape (n,).
+
+    NaN where :func:`increments` knows none.
 
     Examples
     --------

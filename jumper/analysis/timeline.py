@@ -69,7 +69,7 @@ class Grid:
 
 
 def make_grid(start_ns: int, stop_ns: int, bins: int = MOST_BINS) -> Grid:
-    """Return a grid from start to stop; never narrower than 1 ms.
+    """Return a grid from start to stop (UTC ns); never narrower than 1 ms.
 
     Examples
     --------
@@ -142,7 +142,15 @@ def spread(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
 
 
 def counter_bins(time_s: Floats, counter: Floats, interval_s: float, edges: Floats) -> Floats:
-    """Return the rate per second of one counter in each bin, NaN where it is not known.
+    """Return the rate per second of one counter in each bin, shape (bins,), NaN where it is not known.
+
+    Parameters
+    ----------
+    time_s, counter : array of float64, shape (n,)
+    interval_s : float
+        Seconds between two ticks.
+    edges : array of float64, shape (bins + 1,)
+        In the seconds of ``time_s``.
 
     Examples
     --------
@@ -159,7 +167,9 @@ def counter_bins(time_s: Floats, counter: Floats, interval_s: float, edges: Floa
 
 
 def gauge_bins(time_s: Floats, value: Floats, interval_s: float, edges: Floats) -> Floats:
-    """Return the highest value of one gauge in each bin; a value stands for up to 2.5 intervals.
+    """Return the highest value of one gauge in each bin, NaN where there is none; one stands for up to 2.5 intervals.
+
+    Parameters and shapes are those of :func:`counter_bins`.
 
     Examples
     --------
@@ -183,7 +193,7 @@ def gauge_bins(time_s: Floats, value: Floats, interval_s: float, edges: Floats) 
 
 
 def total_rates(samples: pd.DataFrame, columns: Sequence[str], grid: Grid, interval_s: float) -> list[Floats | None]:
-    """Return the rate of each counter, summed over all its series; None where none of them has a value.
+    """Return the rate per second of each counter in each bin, summed over all its series; None where none has a value.
 
     A bin of which only a part is known (by any of them) has the rate of that part.
     """
@@ -226,7 +236,7 @@ def _union(begin: Floats, end: Floats) -> tuple[Floats, Floats]:
 
 
 def total_gauge(samples: pd.DataFrame, column: str, grid: Grid, interval_s: float) -> Floats:
-    """Return the highest sum of a gauge over all its series in each bin, 0 where there is none.
+    """Return the highest sum of a gauge over all its series in each bin, shape (bins,), 0 where there is none.
 
     A value stands until the next one of its series, for up to 2.5 intervals.
     """
@@ -262,7 +272,10 @@ def _highest(at: Floats, level: Floats, edges: Floats) -> Floats:
 def by_series(
     samples: pd.DataFrame, column: str, grid: Grid, interval_s: float, *, counter: bool
 ) -> dict[tuple[str, int | None], Floats]:
-    """Return one line a node and process, by node: rates of a counter, or values of a gauge; NaN where not known."""
+    """Return one line a node and process, by node, of shape (bins,); NaN where it is not known.
+
+    A counter has its rate per second in each bin, a gauge its highest value.
+    """
     lines: dict[tuple[str, int | None], Floats] = {}
     bins = counter_bins if counter else gauge_bins
     order, number = in_series(samples)

@@ -37,7 +37,13 @@ def build_handler(entry: CollectorEntry, search: tuple[str, ...] = ()) -> Any:
 
 
 def declared_columns(entry: CollectorEntry, handler: Any) -> tuple[str, ...]:
-    """Return the columns that a handler says it will write; none where it does not say."""
+    """Return the columns that a handler says it will write; none where it does not say.
+
+    Raises
+    ------
+    CollectorConfigError
+        Where what it says are no names.
+    """
     columns = getattr(handler, "columns", ())
     if isinstance(columns, str) or not all(isinstance(c, str) and c for c in columns):
         raise entry.error("handler", f"expected names of columns, found {columns!r}")

@@ -113,6 +113,11 @@ class Run:
         DataFrame
             Counters and gauges in base units (:data:`jumper.schema.COLUMNS`) with
             ``time_ns`` in UTC ns by the run's reference clock; empty where there are none.
+
+        Raises
+        ------
+        MissingExtraError
+            Where the extra ``report`` is not installed.
         """
         try:
             from jumper.store.tables import read_frame
@@ -139,7 +144,13 @@ class Run:
         return summarize(self.tasks, by=by)
 
     def findings(self) -> list[Finding]:
-        """Return what stands out, the most severe first, among equals what cost most; see docs/findings.md."""
+        """Return what stands out, the most severe first, among equals what cost most; see docs/findings.md.
+
+        Raises
+        ------
+        MissingExtraError
+            Where the extra ``report`` is not installed.
+        """
         try:
             from jumper.analysis.findings import findings
         except ImportError as error:
@@ -156,6 +167,11 @@ class Run:
             where that wastes less; 0: none of those that succeeded.
         progress : callable, optional
             Called with (groups done, groups in all).
+
+        Raises
+        ------
+        MissingExtraError
+            Where the extra ``report`` is not installed.
         """
         try:
             from jumper.analysis.advice import advise
@@ -177,6 +193,8 @@ class Run:
         ------
         JumperError
             Where the runs are of different kinds or share no group.
+        MissingExtraError
+            Where the extra ``report`` is not installed.
         """
         try:
             from jumper.analysis.comparison import COLUMNS, compare
@@ -198,14 +216,22 @@ class Run:
         Raises
         ------
         JumperError
-            Where there is no such format.
+            Where there is no such format, or the place cannot be written.
+        MissingExtraError
+            Where the extra ``report`` is not installed.
         """
         from jumper.report.exports import export
 
         return export(self, form, Path(path), progress)
 
     def report(self, path: str | os.PathLike[str] | None = None, theme: str = "light") -> Path:
-        """Write the report, one offline HTML file, and return its path (default: in the run)."""
+        """Write the report, one offline HTML file, and return its path (default: in the run).
+
+        Raises
+        ------
+        MissingExtraError, RunError
+            As :func:`jumper.report.page.write_report`.
+        """
         from jumper.report.page import write_report
 
         return write_report(self, Path(path) if path is not None else self.path / "report.html", theme=theme)

@@ -147,7 +147,13 @@ class AgentProcess:
         return self.ready
 
     def launch(self) -> None:
-        """Start the process; :meth:`configure` and :meth:`confirm` do the rest of :meth:`start`."""
+        """Start the process; :meth:`configure` and :meth:`confirm` do the rest of :meth:`start`.
+
+        Raises
+        ------
+        MonitorUnavailableError
+            Where it cannot be started.
+        """
         self._owner = os.getpid()
         environment = self._environment if self._environment is not None else agent_environment(os.environ)
         try:

@@ -59,6 +59,11 @@ class Plots:
         holoviews.Layout
             What is drawn over it is drawn over each row.
 
+        Raises
+        ------
+        RunError
+            Where the run has neither attempts nor samples.
+
         Examples
         --------
         >>> run.plot.timeline()                                             # doctest: +SKIP

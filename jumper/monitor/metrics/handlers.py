@@ -146,7 +146,13 @@ class PerDeviceMultiAggregateHandler:
         self.columns = tuple(c for handler in self._handlers for c in handler.columns)
 
     def transform(self, raw: Any, level: str) -> dict[str, Value]:
-        """Return the columns of all metrics."""
+        """Return the columns of all metrics.
+
+        Raises
+        ------
+        ValueError
+            Where there is not one list a metric, or they are not of one length.
+        """
         if raw is None:
             return {}
         lists = [[] if r is None else _numbers(r, "expected a list with one number a device") for r in raw]
@@ -195,7 +201,13 @@ class CumulativeRateHandler:
         self._time_s = time_s
 
     def transform(self, raw: Any, level: str) -> dict[str, Value]:
-        """Return the rates since the sample before."""
+        """Return the rates since the sample before, per second.
+
+        Raises
+        ------
+        ValueError
+            Where there is not one counter a column.
+        """
         if raw is None:
             return {}
         counts = _numbers(raw, "expected a list of counters")

@@ -135,7 +135,13 @@ class NativeSampling:
         return self._engine.statistics()
 
     def start(self, timeout_s: float = 10.0, root_io_fd: int | None = None) -> dict[str, Any]:
-        """Begin; the first sample is taken before this returns."""
+        """Begin; the first sample is taken before this returns.
+
+        Raises
+        ------
+        MonitorUnavailableError
+            Where the engine has no thread, no descriptors or no place for its segment.
+        """
         settings = self.settings
         if root_io_fd is not None:  # the engine keeps one of its own
             os.close(root_io_fd)
