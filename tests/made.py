@@ -251,6 +251,8 @@ def _boundaries(task: dict[str, Any]) -> list[dict[str, Any]]:
     start = {"type": "task", "event": "start", **{k: known[k] for k in same if k in known}}
     ids = {k: known[k] for k in ("key", "attempt_id")}
     ended: dict[str, Any] = {k: known[k] for k in ("state", "reason", "exit_code", "flags") if k in known}
+    if "memory_peak_bytes" in known:
+        ended["hwm_bytes"] = int(known["memory_peak_bytes"])
     names = ("read_bytes", "write_bytes", "read_chars", "write_chars")
     readings = {name: int(known.get(name, 0)) for name in names} | {"cpu_ns": round(known.get("cpu_s", 0) * 1e9)}
     mono = {name: int(known[f"{name}_ns"]) - START_NS + 5 * SECOND for name in ("start", "stop")}

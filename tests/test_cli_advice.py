@@ -54,8 +54,8 @@ def jumper(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs: RUN, and `after`, in which attempts of compress take 5 s longer."""
     place = tmp_path_factory.mktemp("runs")
-    made.write(made.make(60, threads=1, samples=False, state="done"), place / "RUN")
-    after = made.make(60, threads=1, samples=False, state="done")
+    made.write(made.make(90, threads=1, samples=False, state="done"), place / "RUN")
+    after = made.make(90, threads=1, samples=False, state="done")
     after.tasks.loc[after.tasks["group"] == "compress", "stop_ns"] += 5 * made.SECOND
     made.write(after, place / "after")
     return place
@@ -102,7 +102,7 @@ def test_the_python_of_the_document_on_advice_runs(
     monkeypatch.chdir(folder)
     exec(compile(block, "docs/advice.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
-    assert {line.split()[0] for line in lines} <= {"read", "tokenise", "compress", "aggregate", "write"}
+    assert {line.split()[0] for line in lines} == {"read", "tokenise", "compress", "aggregate", "write"}
     assert all(float(line.split()[-1]) > 0 for line in lines)
 
 
@@ -111,13 +111,11 @@ def test_advice_is_the_same_in_python_json_and_what_is_pasted(folder: Path, jump
     document = json.loads(jumper("advise", "RUN", "--json").stdout)
     profile = yaml.safe_load(jumper("advise", "RUN", "--format", "snakemake-profile").stdout)
     assert document["schema"] == 1 and [group["group"] for group in document["groups"]] == [a.group for a in ours]
+    assert all(advice.memory is not None for advice in ours)
     for advice, group in zip(ours, document["groups"], strict=True):
         assert group["attempts"] == advice.attempts and group["highest_bytes"] == advice.highest_bytes
-        memory = advice.memory
-        assert (group["memory"] is None) == (memory is None)
-        if memory is not None:
-            assert group["memory"]["levels"] == memory.levels.tolist()
-            assert str(profile["set-resources"][advice.group]["mem_mb"]) == group["memory"]["mem_mb"]
+        assert group["memory"]["levels"] == advice.memory.levels.tolist()
+        assert str(profile["set-resources"][advice.group]["mem_mb"]) == group["memory"]["mem_mb"]
 
 
 def test_findings_are_those_of_the_run(folder: Path, jumper: Jumper) -> None:
@@ -127,10 +125,10 @@ def test_findings_are_those_of_the_run(folder: Path, jumper: Jumper) -> None:
     document = json.loads(jumper("findings", "RUN", "--json").stdout)
     assert document["schema"] == 1
     assert [found["subject"] for found in document["findings"]] == [found.subject for found in ours]
+    assert ours
     text = " ".join(jumper("findings", "RUN").stdout.split())
     for found in ours:
         assert " ".join(found.text.split()) in text
-    assert ours or "Nothing stands out." in text
 
 
 def test_a_change_beyond_a_limit_is_status_1_and_one_line(folder: Path, jumper: Jumper) -> None:

@@ -88,6 +88,7 @@ def test_a_trace_keeps_the_rules_of_perfetto(run: made.Made, tmp_path: Path) -> 
             tracks[event["pid"], event.get("tid"), event["ph"], event["name"] if event["ph"] == "C" else ""].append(
                 event
             )
+    assert {kind for _, _, kind, _ in tracks} == {"X", "C"}
     for (pid, tid, kind, _), found in tracks.items():
         assert (pid, None) in named
         times = [e["ts"] for e in found]
@@ -167,7 +168,7 @@ def test_prometheus_reads_every_sample_as_it_was_stored(run: made.Made, tmp_path
     ]
     for name, stream, column, factor, kind in cases:
         samples, frame = found[name].samples, run.streams[stream]
-        assert found[name].type == kind and len(samples) == len(frame)
+        assert found[name].type == kind and len(samples) == len(frame) > 0
         keys = [key for key in ("node", "pid", "tid") if key in frame]
         truth = {(*map(str, row[:-2]), row[-2] // 10**6): row[-1] * factor
                  for row in frame[[*keys, "time_ns", column]].itertuples(index=False)}  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import subprocess
 import sys
@@ -297,9 +298,10 @@ def test_a_column_of_any_name_is_drawn(tmp_path: Path) -> None:
     service = build_perfmonitor_service()
     monitor = Minimal()
     service.start_monitoring(monitor=monitor)
-    for name in ("a{b}", "$$x$$ <b>", "%s"):
+    for number, name in enumerate(("a{b}", "$$x$$ <b>", "%s")):
         monitor.data.add_sample("system", {"time": 1.0, name: 2.0})
-        service.plot_performance([name], level="system", file=tmp_path / "a.html")
+        service.plot_performance([name], level="system", file=tmp_path / f"{number}.html")
+        assert html.escape(name) in (tmp_path / f"{number}.html").read_text()
     service.stop_monitoring()
 
 
