@@ -119,6 +119,28 @@ def test_a_tree_that_is_entered_just_before_another_ends_keeps_its_children(tmp_
     assert (most.rss or 0) > 60 << 20
 
 
+@pytest.mark.skipif(not native_built(), reason="not built")
+def test_a_new_tree_is_read_early_whatever_the_looks_at_others_cost(tmp_path: Path) -> None:
+    made = roots("native", 60.0, tmp_path, (), {})
+    made.start()
+    crowd = "import os, sys\nfor _ in range(9): os.fork()\nprint(flush=True); sys.stdin.read()"
+    large = subprocess.Popen([sys.executable, "-S", "-c", crowd], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert large.stdout is not None
+    for _ in range(512):
+        large.stdout.readline()
+    first = made.add(large.pid)
+    time.sleep(0.1)  # from now on looks rest for seconds: reading so many has cost as much as they may
+    small = holder(50)
+    number = made.add(small.pid, soon=True)
+    time.sleep(0.5)
+    small.communicate()
+    assert first is not None and number is not None
+    most = made.finish(number)
+    large.communicate()
+    made.stop()
+    assert 50 << 20 < (most.rss or 0) < 70 << 20
+
+
 def rss_of(engine: Roots, folder: Path, pid: int) -> int:
     engine.tick()
     return max(rows(folder).get(pid, [0]))

@@ -303,7 +303,7 @@ void set_take(struct set *set, struct reading *out)
     set->rss_peak = set->used_peak = set->hwm_dead = set->hwm_max_dead = 0;
 }
 
-int64_t set_look_early(struct set *set, struct table *table, int64_t now)
+int64_t set_look_early(struct set *set, struct table *table, int64_t now, int64_t *root)
 {
     int64_t next = INT64_MAX;
     bool changed = false;
@@ -328,6 +328,8 @@ int64_t set_look_early(struct set *set, struct table *table, int64_t now)
             member->next_look = now + member->step;
         }
         next = smaller(next, member->next_look);
+        if (member->process->pid == set->root)
+            *root = smaller(*root, member->next_look);
     }
     if (changed) {
         struct reading now_held;

@@ -62,8 +62,9 @@ void set_settle(struct set *set);
 void set_measure(struct set *set, struct reading *out);
 /* Fill a row and begin the next one. */
 void set_take(struct set *set, struct reading *out);
-/* Read members whose early sample is due; returns when the next one is, or INT64_MAX. */
-int64_t set_look_early(struct set *set, struct table *table, int64_t now);
+/* Read members whose early sample is due; returns when the next one is, or INT64_MAX; `root` is lowered to when that of
+ * the root is. */
+int64_t set_look_early(struct set *set, struct table *table, int64_t now, int64_t *root);
 void set_free(struct set *set);
 
 #endif

@@ -243,8 +243,6 @@ int engine_add_tree_soon(struct engine *engine, int pid, const int *parents, int
     }
     int bit = enter(engine, &set);
     int64_t look = now_ns() + FIRST_LOOK_NS;
-    if (look < engine->look_rest)
-        look = engine->look_rest;
     if (bit >= 0 && engine->going && look < engine->next_look) {
         engine->next_look = look;
         if (look < engine->sleeps_until)

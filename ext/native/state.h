@@ -36,7 +36,7 @@ struct engine {
     struct set *used[MOST_SETS];
     size_t used_count;
     struct forks forks; /* under the lock */
-    int64_t next_look, look_rest, sleeps_until; /* under the lock; look_rest: no look before, for what they cost */
+    int64_t next_look, sleeps_until; /* under the lock */
 
     /* from here on: of the thread alone */
     struct table table;

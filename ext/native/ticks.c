@@ -13,7 +13,7 @@
 #define YOUNG_LOOK_NS INT64_C(20000000)
 #define QUIET_LOOK_NS INT64_C(50000000)
 /* A look, its wake-up included, is followed by so many times its cost of rest: 0.2 % of a core, 0.05 % while nothing
- * is young. */
+ * is young. The few looks that a new tree's root has come on top: a tree of some ten milliseconds has no others. */
 #define YOUNG_REST 500
 #define QUIET_REST 2000
 #define LOCK_RETRY_NS INT64_C(10000000000)
@@ -241,21 +241,22 @@ void take_row(struct engine *engine, struct set *set)
 
 void look_around(struct engine *engine)
 {
-    int64_t now = now_ns(), next = INT64_MAX;
+    int64_t now = now_ns(), next = INT64_MAX, roots = INT64_MAX;
     admit_roots(engine);
     if (engine->forks.cheap)
         forks_look(&engine->forks, &engine->table, engine->used, engine->used_count, now);
     for (size_t i = 0; i < engine->used_count; i++) {
-        int64_t due = set_look_early(engine->used[i], &engine->table, now);
+        int64_t due = set_look_early(engine->used[i], &engine->table, now, &roots);
         next = due < next ? due : next;
     }
     bool young = next != INT64_MAX;
     int64_t before = engine->rested_cpu;
     engine->rested_cpu = thread_cpu_ns();
-    engine->look_rest = now + (engine->rested_cpu - before) * (young ? YOUNG_REST : QUIET_REST);
+    int64_t rested = now + (engine->rested_cpu - before) * (young ? YOUNG_REST : QUIET_REST);
     if (engine->forks.cheap) {
         int64_t regular = now + (young ? YOUNG_LOOK_NS : QUIET_LOOK_NS);
         next = regular < next ? regular : next;
     }
-    engine->next_look = next < engine->look_rest ? engine->look_rest : next;
+    next = next < rested ? rested : next;
+    engine->next_look = next < roots ? next : roots;
 }

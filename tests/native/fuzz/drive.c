@@ -29,13 +29,24 @@ static void check(bool good, const char *what)
 
 static void sleep_ns(long ns) { nanosleep(&(struct timespec){.tv_nsec = ns}, NULL); }
 
+/* What callers hold as Python's threads hold the GIL: the engine lets go of it where it would wait long. */
+static pthread_mutex_t callers = PTHREAD_MUTEX_INITIALIZER;
+
+static void *let_go(void)
+{
+    pthread_mutex_unlock(&callers);
+    return &callers;
+}
+
+static void take_back(void *what) { pthread_mutex_lock(what); }
+
 static struct engine *started(const char *folder, int number, int64_t interval_ns, bool everything)
 {
     static struct settings settings;
     int error = 0;
     settings = (struct settings){.interval_ns = interval_ns, .in_target = true, .node = everything,
                                  .queue = everything, .thread_pid = everything ? getpid() : 0,
-                                 .schema = "{}", .schema_size = 2};
+                                 .schema = "{}", .schema_size = 2, .let_go = let_go, .take_back = take_back};
     snprintf(settings.segment, sizeof settings.segment, "%s/%d.seg", folder, number);
     struct engine *made = engine_new(&settings);
     check(made != NULL && engine_start(made, &error), "an engine does not start");
@@ -83,16 +94,28 @@ static void *threads(void *nothing)
     return nothing;
 }
 
+static int entered(int pid, int parent_count, const char *tag)
+{
+    pthread_mutex_lock(&callers);
+    int set = engine_add_tree_soon(engine, pid, (int[]){1}, parent_count, tag);
+    pthread_mutex_unlock(&callers);
+    return set;
+}
+
 static void *roots(void *nothing)
 {
     int set[MOST_SETS + 8];
     while (!ended) {
         int count = 0, parents[] = {1};
-        for (; count < MOST_SETS + 8 && !ended; count++)
-            set[count] = count % 9 == 0 ? engine_add_owner(engine, STREAM_USER, getuid(), count % 2 ? "" : "A=b")
-                         : count % 3
-                             ? engine_add_tree_soon(engine, getpid(), parents, count % 2, count % 8 ? "" : "JUMPER_TAG=1")
-                             : engine_add_tree(engine, getpid(), parents, count % 2, count % 8 ? "" : "JUMPER_TAG=1");
+        for (; count < MOST_SETS + 8 && !ended; count++) {
+            const char *tag = count % 8 ? "" : "JUMPER_TAG=1";
+            if (count % 9 == 0)
+                set[count] = engine_add_owner(engine, STREAM_USER, getuid(), count % 2 ? "" : "A=b");
+            else if (count % 3)
+                set[count] = entered(getpid(), count % 2, tag);
+            else
+                set[count] = engine_add_tree(engine, getpid(), parents, count % 2, tag);
+        }
         check(ended || set[count - 1] == -1, "more sets than there is room for");
         engine_remove(engine, -1);
         engine_remove(engine, MOST_SETS);
@@ -101,6 +124,26 @@ static void *roots(void *nothing)
             engine_node(engine, count % 2);
         }
         sleep_ns(20000000);
+    }
+    return nothing;
+}
+
+/* Trees of short lives, as jobs have them, from two threads at once. */
+static void *jobs(void *nothing)
+{
+    int64_t most[MOST_WIDTH];
+    for (int i = 0; !ended; i++) {
+        int pid = fork();
+        if (pid == 0) {
+            sleep_ns(1000000L * (i % 8));
+            _exit(0);
+        }
+        int set = entered(pid, 0, i % 3 ? "" : "JUMPER_TAG=2");
+        sleep_ns(1000000L * (i % 5));
+        pthread_mutex_lock(&callers);
+        bool known = engine_finish(engine, set, most);
+        pthread_mutex_unlock(&callers);
+        check(known == (set >= 0), "a tree that was entered is not there at its end");
     }
     return nothing;
 }
@@ -129,7 +172,7 @@ static void *stop(void *one)
 
 static void drive(const char *folder, int seconds)
 {
-    void *(*const work[])(void *) = {processes, threads, roots, readers};
+    void *(*const work[])(void *) = {processes, threads, roots, readers, jobs, jobs};
     pthread_t workers[sizeof work / sizeof *work], stopper;
     engine = started(folder, 0, 20000000, true);
     int parent = getpid();
