@@ -157,6 +157,13 @@ def test_a_job_that_failed_by_itself_did_so_before_that_was_found(
         assert clock == Clock.fixed(TRUE[NODE] + HOUR)
 
 
+def test_a_job_of_two_runs_that_were_merged_ended_before_the_later_word_of_it() -> None:
+    clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.fixed(TRUE[NODE] + HOUR)}
+    records = [told(HEAD, "stop", 1010 * S, state="done"), told(NODE, "stop", 1090 * S, state="failed", exit_code=1),
+               told(HEAD, "stop", 1100 * S, state="failed")]  # fmt: skip
+    assert bound(clocks, records) == {NODE: Clock.fixed(TRUE[NODE] + 10 * S)}
+
+
 def test_another_node_of_a_job_is_bound_by_when_its_processes_were_seen() -> None:
     """Its end may be told late: a job waits for that some seconds only."""
     clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.fixed(TRUE[NODE] + HOUR)}

@@ -152,6 +152,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         logger=(*PLAIN, "--logger-jumper-interval", str(INTERVAL_S)), PYTHONPATH=path.rstrip(os.pathsep),
     )  # fmt: skip
     assert "jumper: 6 jobs measured" in done.stderr, done.stderr
+    until = time.monotonic() + 60
+    while len(list(folder.glob("*.left"))) < len(AHEAD) and time.monotonic() < until:
+        time.sleep(0.05)
     return Made(folder, workflow.run())
 
 
