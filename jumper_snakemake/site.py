@@ -97,6 +97,11 @@ class Site:
         self.bodiless: set[str] = set()
         self.submitted: Callable[[Iterable[Any], str, Iterable[str]], None] | None = None
         self.looker: Looker | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self._lock = threading.RLock()  # who held the old one may not be here
 
     @property
     def settings(self) -> Settings:

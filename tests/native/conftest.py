@@ -6,7 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,15 +42,15 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 @pytest.fixture(scope="session")
 def sanitized(build: Build) -> Build:
-    """Return a function that compiles a program with the engine's sources under both sanitizers."""
+    """Return a function that compiles a program with the engine's sources under sanitizers."""
 
-    def compiled(name: str, *more: Path) -> Path:
+    def compiled(name: str, *more: Path, sanitizers: Sequence[str] = SANITIZERS) -> Path:
         try:
-            return build(name, [*SOURCES, *more], "-g", "-O1", *SANITIZERS)
+            return build(name, [*SOURCES, *more], "-g", "-O1", *sanitizers)
         except subprocess.CalledProcessError:
             probe = HERE / "fuzz" / "empty.c"
             try:
-                build("probe", [probe], *SANITIZERS)
+                build("probe", [probe], *sanitizers)
             except subprocess.CalledProcessError:
                 pytest.skip("the C compiler of this machine has no sanitizers")
             raise

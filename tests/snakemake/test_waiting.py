@@ -118,3 +118,22 @@ def test_a_run_that_cannot_be_written_costs_no_descriptors(tmp_path: Path, monke
         assert child.wait() == 3
         attempt.end(None)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_fork_while_another_job_begins_does_not_wait_for_it(site: Site) -> None:
+    site.ready()
+    pids: list[int] = []
+
+    def forks() -> None:
+        pids.append(os.fork())
+        if pids[0] == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)  # a child that hangs is ended by it
+            site.note({"type": "task"})
+            os._exit(0)
+
+    with site._lock:
+        forker = threading.Thread(target=forks)
+        forker.start()
+        forker.join()
+    assert os.waitpid(pids[0], 0)[1] == 0
