@@ -350,6 +350,16 @@ def test_a_mark_of_one_process_is_not_the_peak_of_a_tree_whose_sharing_was_not_k
     assert memory(row_of(command(None), [forked, later])) == (400, "pss", ["memory-estimated"])
 
 
+def test_forks_that_were_gone_at_the_only_row_leave_the_peak_unsure() -> None:
+    """A job of 50 ms with three forked children of 40 MiB each: they were looked at, and what they share never."""
+    gone = {"processes": 1, "processes_seen": 5, "rss_peak_bytes": 146, "hwm_max_bytes": 45}
+    assert memory(row_of(command(None), [tick(2, 0, **gone)])) == (45, "hwm", ["memory-estimated"])
+    apart = gone | {"memory_peak_bytes": 130}
+    assert memory(row_of(command(None), [tick(2, 0, **apart)])) == (130, "rss", [])
+    known = tick(2, 0, **gone, pss_bytes=60)
+    assert memory(row_of(command(None), [known])) == (45, "hwm", [])
+
+
 def test_a_shell_around_a_command_does_not_make_its_mark_unsure() -> None:
     """What is not known of the two is at most what their programs map from the same files."""
     row = row_of(command(None), [tick(2, 100, processes=2, pss_missing=2, rss_bytes=104, hwm_max_bytes=100)])

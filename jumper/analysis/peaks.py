@@ -78,6 +78,8 @@ def memory_peaks(row: Row, facts: Row, series: Series | None, window: tuple[int,
         estimated = True  # whether it was alone is not known
     if series is not None and window is not None and _may_be_more(series, low, high, value):
         estimated = True  # before it was read what its processes share, they may have held more
+    if series is not None and whole and _never_known(series, value):
+        estimated = True
     if estimated or bound > CLOSE * value + SLACK_BYTES:
         row["flags"].append("memory-estimated")
 
@@ -116,6 +118,18 @@ def _may_be_more(series: Series, low: int, high: int, value: float) -> bool:
     unsure = np.nan_to_num(missing[low:high]) > 0
     let_pass = CLOSE * value + SLACK_BYTES + MAPPED_BYTES * (np.nan_to_num(count[low:high]) - 1)
     return bool((unsure & (np.nan_to_num(rss[low:high]) > let_pass)).any())
+
+
+def _never_known(series: Series, value: float) -> bool:
+    """Return whether all of an attempt's processes held so much RSS between rows that the peak may be above value.
+
+    For one that ended before any PSS was read: its few rows were taken when little of it was left.
+    """
+    rows = len(series.mono)
+    rss, seen = series.highest("rss_peak_bytes", 0, rows), series.highest("processes_seen", 0, rows)
+    if rss is None or seen is None or series.highest("pss_bytes", 0, rows) is not None:
+        return False
+    return rss > CLOSE * value + SLACK_BYTES + MAPPED_BYTES * (seen - 1)
 
 
 def _risen(series: Series, low: int, high: int) -> float:
