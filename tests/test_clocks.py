@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,36 @@ def test_bounds_that_contradict_each_other_and_clocks_that_are_known_leave_a_clo
     assert bounded(7, (1010 * S, 1004 * S, 1010 * S, 1009 * S)) == Clock.fixed(TRUE[NODE] + 7)
     clocks = {HEAD: Clock.fixed(TRUE[HEAD]), NODE: Clock.of([(0, TRUE[NODE], 1000)])}
     assert bound(clocks, [told(HEAD, "start", 1000 * S, ready=True), told(NODE, "start", 900 * S)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [([], None), (["done"], "placed within 6.00 s of the reference clock"),
+     (["done", None], "placed within 6.00 s of the reference clock; 1 node by its own wall clock"),
+     ([None, None], "2 nodes by their own wall clocks")],
+)  # fmt: skip
+def test_the_page_says_how_well_nodes_are_placed_and_of_which_nobody_knows(
+    tmp_path: Path, ends: list[str | None], said: str | None
+) -> None:
+    """One job a node, given 4 s before it began and found done 6 s after its end, or lost."""
+    run = RunDirectory(tmp_path / "run")
+    run.create("snakemake", run="r", interval_s=1.0)
+    now = time.monotonic_ns() - HOUR
+    scheduler = {"type": "task", "witness": "scheduler"}
+    with SegmentWriter(run.spool, {"kind": "scheduler"}, node="head") as head:
+        head.text({"type": "end"})
+        for key, state in enumerate(ends):
+            job = {"key": str(key), "attempt_id": "1.1.1"}
+            head.text({**scheduler, **job, "event": "start", "ready": True, "mono_ns": now})
+            with SegmentWriter(run.spool, {"kind": "snakemake"}, node=f"n{key}") as node:
+                node.text({"type": "task", **job, "event": "start", "mono_ns": now + 4 * S})
+                if state is not None:
+                    node.text({"type": "task", **job, "event": "stop", "mono_ns": now + 9 * S, "state": state})
+            head.text({**scheduler, **job, "event": "stop", "mono_ns": now + 15 * S, "state": state or "failed"})
+    made = jumper.open_run(run.path)
+    errors = {name.split(".")[0]: clock["error_ns"] for name, clock in made.info["clocks"].items()}
+    assert errors["head"] == 0
+    assert [errors[f"n{key}"] is None for key in range(len(ends))] == [state is None for state in ends]
+    page = Path(made.report(tmp_path / "page.html")).read_text()
+    assert (">clocks<" in page) == (said is not None)
+    assert said is None or f">{said}<" in page

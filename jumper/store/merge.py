@@ -192,7 +192,8 @@ def _clocks(segments: Iterable[Segment]) -> dict[Host, Clock]:
                 exchanges.setdefault(host, []).append(told)
         if segment.clock:
             own[host] = min(own.get(host, segment.clock[0]), segment.clock[0])
-    clocks = {host: Clock.fixed(wall - mono) for host, (mono, wall) in own.items()}
+    submits = {host for host, _ in made}  # where nobody else tells the time, theirs is the reference
+    clocks = {host: Clock.fixed(wall - mono, 0 if host in submits else None) for host, (mono, wall) in own.items()}
     clocks |= {host: Clock.of(told) for host, told in exchanges.items()}
     return clocks | bound(clocks, tasks, made)
 

@@ -241,9 +241,8 @@ def provenance(rows: RunRows, key: dict[str, Any]) -> list[tuple[str, str]]:
     out = [("run", str(info.get("run", ""))), ("command", command_of(run))]
     out.append(("versions", ", ".join(f"{name} {version}" for name, version in (info.get("versions") or {}).items())))
     out.append(("sampling", f"every {digits(rows.interval_s)} s; {_coverage(run)}"))
-    errors = [clock["error_ns"] for clock in (info.get("clocks") or {}).values() if clock.get("error_ns") is not None]
-    if errors:
-        out.append(("clocks", f"placed within {human_seconds(max(errors) / 1e9)} of the reference clock"))
+    if text := _clocks(info.get("clocks") or {}, info.get("segments") or {}):
+        out.append(("clocks", text))
     if key["monitor_cpu_s"] is not None:
         share = key["monitor_share"]
         text = f"{human_seconds(key['monitor_cpu_s'])} of CPU" + (f", {share:.2%} of one core" if share else "")
@@ -253,6 +252,19 @@ def provenance(rows: RunRows, key: dict[str, Any]) -> list[tuple[str, str]]:
         text += f"; largest {human_bytes(float(np.nanmax(top)))}" if np.isfinite(top).any() else ""
         out.append(("own cost", text + " (not in the figures above)"))
     return [(name, text) for name, text in out if text]
+
+
+def _clocks(clocks: dict[str, Any], segments: dict[str, Any]) -> str:
+    """Say how well nodes are placed in time; nothing where there is one clock."""
+    errors = [clock["error_ns"] for clock in clocks.values() if clock.get("error_ns")]
+    node_of = {name: segments.get(name, {}).get("node") for name in clocks}
+    unknown = len({node_of[name] for name, clock in clocks.items() if clock.get("error_ns") is None})
+    placed = [f"placed within {human_seconds(max(errors) / 1e9)} of the reference clock"] if errors else []
+    if unknown > 1:
+        placed.append(f"{unknown} nodes by their own wall clocks")
+    elif unknown and len(set(node_of.values())) > 1:
+        placed.append("1 node by its own wall clock")
+    return "; ".join(placed)
 
 
 def command_of(run: RunTables) -> str:
