@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from jumper.store.rundir import RunDirectory, mask_secrets
 S = 1_000_000_000
 
 
-def write_run(path: Path, *, end: bool = True, ticks: int = 5) -> Path:
-    """A run of one command on node n1: 1 CPU second a second, 100 MB more a second."""
+def write_run(path: Path, *, end: bool = True, ticks: int = 5, often: bool = False) -> Path:
+    """A run of one command on node n1: 1 CPU second a second, 100 MB more a second; `often`: a block for each tick."""
     directory = RunDirectory(path)
     directory.create("command", command=["work", "--token", "s3cret"], run="r1", interval_s=1.0)
     with SegmentWriter(directory.spool, {"interval_s": 1.0}, node="n1") as segment:
@@ -35,6 +36,8 @@ def write_run(path: Path, *, end: bool = True, ticks: int = 5) -> Path:
             segment.row(
                 "process", {**row, "processes": 1, "pss_missing": 0, "unseen_faults": 0, "celsius": 20.5 + tick}
             )
+            if often:
+                segment.flush()
         if end:
             stop = {**start, "event": "stop", "mono_ns": (ticks - 1) * S, "state": "done", "exit_code": 0}
             segment.text({**stop, "rusage": {"cpu_user_ns": 3 * S, "cpu_system_ns": S, "maxrss_bytes": 0}})
@@ -74,19 +77,20 @@ def test_merging_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_merging_may_be_repeated_while_the_run_goes_on(tmp_path: Path) -> None:
-    whole = write_run(tmp_path / "whole")
+    whole = write_run(tmp_path / "whole", often=True)
     (source,) = (whole / "spool").glob("*.seg")
     data = source.read_bytes()
+    states, samples = [], []
     growing = tmp_path / "growing"
     shutil.copytree(whole, growing)
     target = growing / "spool" / source.name
-    for size in range(0, len(data), 700):
+    for size in (*range(0, len(data), 250), len(data)):
         target.write_bytes(data[:size])
         run = jumper.open_run(growing)
-        assert len(run.tasks) <= 1
-        if len(run.tasks):
-            assert run.tasks["state"].iloc[0] in ("lost", "done")
-    target.write_bytes(data)
+        states.append(run.tasks["state"].fillna("runs").tolist())
+        samples.append(len(run.samples("process")))
+    assert [state for state, _ in groupby(states)] == [[], ["runs"], ["done"]]
+    assert samples == sorted(samples) and set(samples) == set(range(6))
     again = snapshot(growing)
     assert again["tasks"] == snapshot(whole)["tasks"]
     assert again["process"] == snapshot(whole)["process"]
