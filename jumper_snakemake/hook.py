@@ -19,7 +19,7 @@ from jumper.monitor import brief
 from jumper.monitor.spawn import OwnPeak
 from jumper_snakemake.attempt import Attempt
 from jumper_snakemake.benchmark import Benchmarks
-from jumper_snakemake.jobs import attempt_of, directive_of, facts_of
+from jumper_snakemake.jobs import asked_of, attempt_of, directive_of, facts_of
 from jumper_snakemake.settings import VARIABLE, encode
 from jumper_snakemake.site import Site
 
@@ -170,7 +170,7 @@ def _begin(arguments: dict[str, Any]) -> Attempt | None:
             return None
         outer, inner = attempt_of(_local.job, _local.workflow)
         directive = directive_of(arguments["job_rule"])
-        facts = facts_of(arguments, directive)
+        facts = facts_of(arguments, directive, _site.settings.asked)
         attempt = Attempt(_site, facts, outer, inner, in_process=directive in IN_PROCESS)
         attempt.is_service = bool(getattr(_local.job, "is_service", False))
         return attempt
@@ -240,7 +240,10 @@ def _envvars(original: Callable[..., Any]) -> Callable[..., Any]:
         found: dict[str, str] = original(self)
         assert _site is not None
         with _site.harmless("a job's environment"):
-            return {**found, VARIABLE: encode(_site.settings)}
+            settings = _site.settings
+            if _local.job is not None:  # it gets a process of its own
+                settings = settings._replace(asked=asked_of(_local.job))
+            return {**found, VARIABLE: encode(settings)}
         return found
 
     return envvars

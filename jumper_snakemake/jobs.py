@@ -9,8 +9,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
+from jumper_snakemake.settings import ANY
+
 #: names of the batch systems' job ids in the environment of a job
 EXTERNAL_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "OAR_JOB_ID")
+#: resources that a task is said to have asked for
+RESOURCES = ("mem_mb", "mem_mib", "runtime")
 #: inputs beyond this number are not looked at for their size
 MOST_INPUTS = 1000
 _DIRECTIVES = ("shellcmd", "script", "notebook", "wrapper", "cwl", "template_engine")
@@ -52,7 +56,20 @@ def attempt_of(job: Any, workflow: Any) -> tuple[int, int]:
     return outer, max(1, now - outer + 1)
 
 
-def facts_of(arguments: Mapping[str, Any], directive: str) -> dict[str, Any]:
+def asked_of(job: Any) -> str:
+    """Return which resources a job asks for, as :class:`jumper_snakemake.settings.Settings` has them.
+
+    Snakemake has a process of its own for a job (`run:`, `shadow:`), whose command line puts `mem_mb` among
+    the default resources (`snakemake.resources.Resources.DEFAULTS`): it finds what nobody asked for.
+    """
+    resources = getattr(job, "resources", None)
+    if resources is None:
+        return ANY
+    names = set(resources.keys())  # it is a list, of values
+    return "+".join(name for name in RESOURCES if name in names)
+
+
+def facts_of(arguments: Mapping[str, Any], directive: str, told: str = ANY) -> dict[str, Any]:
     """Return what is known of a job before it runs, under the names of the tasks table.
 
     Parameters
@@ -61,10 +78,12 @@ def facts_of(arguments: Mapping[str, Any], directive: str) -> dict[str, Any]:
         Those of `snakemake.executors.local.run_wrapper`, by name.
     directive : str
         As of :func:`directive_of`.
+    told : str
+        As of :func:`asked_of`, in the process that gave this one the job.
     """
     rule, resources = arguments["job_rule"], arguments["resources"]
     wildcards = {str(name): str(value) for name, value in arguments["wildcards"].items()}
-    asked = {str(name): value for name, value in resources.items()}
+    asked = {str(name): value for name, value in resources.items() if told == ANY or name in told.split("+")}
     benchmark = arguments.get("benchmark")
     return {
         "key": job_key(rule.name, wildcards),

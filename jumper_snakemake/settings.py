@@ -11,6 +11,8 @@ from urllib.parse import quote, unquote
 
 #: of every process of a run: the settings, in characters that no shell looks at
 VARIABLE = "JUMPER_SNAKEMAKE"
+#: nobody said which resources a job asks for
+ANY = "any"
 #: of every process of a job: which one it is
 TAG = "JUMPER_SNAKEMAKE_JOB"
 
@@ -36,6 +38,8 @@ class Settings(NamedTuple):
         Of the run directory: a copy of it, which nobody reads, has another one.
     jobs_only : bool
         Only Snakemake's own job processes are measured, not a workflow that one of them starts.
+    asked : str
+        Resources that the job of this process asks for, by name, joined by +; :data:`ANY`: those that it finds.
     """
 
     run: str
@@ -46,6 +50,7 @@ class Settings(NamedTuple):
     multinode: str = "auto"
     inode: int = 0
     jobs_only: bool = True
+    asked: str = ANY
 
 
 def encode(settings: Settings) -> str:

@@ -58,6 +58,7 @@ rule client:
     shell: "test -e {input}; touch {output}"
 rule twice:
     output: "twice.txt"
+    resources: mem_mb=50, runtime=2
     run:
         shell("touch {output}")
         assert next(shell("echo word", iterable=True)) == "word"
@@ -85,6 +86,37 @@ def test_every_kind_of_job_has_a_row_with_its_cost(kinds: tuple[Workflow, str]) 
     assert tasks["memory_peak_bytes"].notna().all()
     assert set(tasks["state"]) == {"done"}
     assert "jumper: this" not in kinds[1]
+
+
+def test_a_job_asks_for_what_its_rule_asks_for_whatever_process_runs_it(kinds: tuple[Workflow, str]) -> None:
+    asked = kinds[0].run().tasks.set_index("key")[["threads_asked", "memory_asked_bytes", "runtime_asked_s"]]
+    assert asked.loc["twice"].tolist() == [1, 50e6, 120]
+    others = asked.drop(index="twice")  # a process of its own, of `run:` and of shadow, has defaults of its own
+    assert others[["memory_asked_bytes", "runtime_asked_s"]].isna().all().all()
+    assert (others["threads_asked"] == 1).all()
+
+
+def test_defaults_that_the_user_sets_are_asked_for(workflow: Make) -> None:
+    made = workflow("""
+rule all:
+    input: "a.txt", "b.txt"
+rule own:
+    output: "a.txt"
+    threads: 3
+    resources: mem_mb=50
+    run:
+        open(output[0], "w").close()
+rule plain:
+    output: "b.txt"
+    run:
+        open(output[0], "w").close()
+""")
+    (made.folder / "profile").mkdir()
+    (made.folder / "profile/config.yaml").write_text("default-resources:\n  mem_mb: 70\n  runtime: 3\n")
+    made.done("--profile", "profile")
+    asked = made.run().tasks.set_index("key")[["threads_asked", "memory_asked_bytes", "runtime_asked_s"]]
+    assert asked.loc["own"].tolist() == [2, 50e6, 180]
+    assert asked.loc["plain"].tolist() == [1, 70e6, 180]
 
 
 def test_a_service_is_done_when_snakemake_ends_it(kinds: tuple[Workflow, str]) -> None:
