@@ -101,6 +101,20 @@ def test_filter_and_sort(opened: Page) -> None:
     page.select_option("#group", "")
 
 
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_long_names_are_shortened_at_their_end_and_no_column_is_cut(browser: Any, tmp_path: Path, width: int) -> None:
+    run = made.make(6)
+    run.tasks["key"] = [f"compress-{'0123456789abcdef' * 4}-{number}" for number in range(6)]
+    run.tasks["flags"] = [["memory-estimated", "shared"]] * 6
+    page = Page(browser.new_page(viewport={"width": width, "height": 900}), write_report(run, tmp_path / "r.html")).page
+    beyond, shown, room, needed = page.evaluate("""() => {
+        const table = document.getElementById('tasks'), cell = table.tBodies[0].rows[0].cells[0];
+        const button = cell.querySelector('button'), end = e => e.getBoundingClientRect().right;
+        return [end(button) - end(cell), button.clientWidth, table.parentElement.clientWidth, table.scrollWidth] }""")
+    assert beyond <= 0 and shown > 100  # a button that reaches out of its cell is replaced by "…", whole
+    assert needed <= room
+
+
 def in_view(page: Any) -> Any:
     """Scroll to the timeline and return its box."""
     page.evaluate("() => document.getElementById('pictures').scrollIntoView({behavior: 'instant'})")

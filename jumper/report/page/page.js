@@ -53,10 +53,11 @@
       tr.dataset.row = i;
       COLUMNS.forEach(([title, value, text, side], c) => {
         const v = value(i), words = v === null ? "" : text(v), td = element("td", c ? words : undefined, side);
+        if (side) td.title = words;
         if (c === 0) {
           const dot = element("span", "", "dot"), button = element("button", words);
           dot.style.background = data.colours[at("group", i) ?? ""] ?? "#999";
-          button.type = "button"; button.tabIndex = -1; td.title = words;
+          button.type = "button"; button.tabIndex = -1;
           td.append(dot, button);
         }
         if (title === "state" && failed(i)) td.classList.add("bad");
