@@ -36,34 +36,52 @@ def write(jobs: Iterable[Any], folder: str | os.PathLike[str] | None, page: str 
     from jumper.report.page import write_report
 
     runs = Path(folder or FOLDER) / "runs"
-    keys = {job_key(record.job.rule.name, dict(record.job.wildcards.items())) for record in jobs}
-    chosen, damaged = newest(runs, keys)
+    outputs = {job_key(record.job.rule.name, dict(record.job.wildcards.items())): record.output for record in jobs}
+    keys = set(outputs)
+    chosen, failed, damaged = newest(runs, keys)
+    # one whose output is there was done since, unmeasured
+    failed = {key for key in failed if not all(os.path.exists(name) for name in outputs[key])}
+    if not chosen and failed:
+        raise RunError(f"no job has a result: {_count(failed, 'failed', 'failed')}{_and(damaged)}")
     if not chosen:
         raise RunError(
             f"no run in {runs} has a job of this workflow; `snakemake --logger jumper` makes one{_and(damaged)}"
         )
     found = set().union(*chosen.values())
     (run, its), *others = chosen.items()
-    made = write_report(run if not others and run_keys(run) == its else Together(chosen, keys - found), page)
-    lacking = "" if found == keys else f"; {len(keys) - len(found)} were not measured when they ran"
-    return (
-        f"{len(found)} of {len(keys)} jobs, of {len(chosen)} run{'s' if others else ''}: {made}{lacking}{_and(damaged)}"
-    )
+    unmeasured = keys - found - failed
+    missing = dict.fromkeys(failed, "it failed and has no result") | dict.fromkeys(unmeasured, "no run has its cost")
+    made = write_report(run if not others and run_keys(run) == its else Together(chosen, missing), page)
+    lacking = [
+        *([_count(failed, "failed and has no result", "failed and have no result")] if failed else []),
+        *(
+            [_count(unmeasured, "was not measured when it ran", "were not measured when they ran")]
+            if unmeasured
+            else []
+        ),
+    ]
+    told = f"{len(found)} of {len(keys)} jobs, of {len(chosen)} run{'s' if others else ''}: {made}"
+    return "; ".join([told, *lacking]) + _and(damaged)
+
+
+def _count(keys: set[str], one: str, many: str) -> str:
+    return f"{len(keys)} {one if len(keys) == 1 else many}"
 
 
 def _and(damaged: list[str]) -> str:
     return "".join(f"; left out: {text}" for text in damaged)
 
 
-def newest(runs: Path, keys: set[str]) -> tuple[dict[Run, set[str]], list[str]]:
-    """Return runs, the newest first, each with those of the keys that it was the last to do; and what cannot be read.
+def newest(runs: Path, keys: set[str]) -> tuple[dict[Run, set[str]], set[str], list[str]]:
+    """Return which run was the last to do each of the keys, those that it did not do well, and what cannot be read.
 
-    A folder that is no run is told, and the others are read.
+    The runs, the newest first, each with its keys. A folder that is no run is told, and the others are read.
     """
     from jumper.core.run import open_run
 
     chosen: dict[Run, set[str]] = {}
     damaged: list[str] = []
+    failed: set[str] = set()
     left = set(keys)
     for path in sorted(runs.glob("*/"), reverse=True):
         if not left:
@@ -74,11 +92,13 @@ def newest(runs: Path, keys: set[str]) -> tuple[dict[Run, set[str]], list[str]]:
         except RunError as error:
             damaged.append(str(error))
             continue
-        done = left & set(tasks.loc[tasks["state"] == "done", "key"])
+        here = left & set(tasks["key"])
+        done = here & set(tasks.loc[tasks["state"] == "done", "key"])
         if done:
             chosen[run] = done
-            left -= done
-    return chosen, damaged
+        failed |= here - done
+        left -= here
+    return chosen, failed, damaged
 
 
 def run_keys(run: Run) -> set[str]:
@@ -93,11 +113,11 @@ class Together:
     ----------
     chosen : mapping of Run to set of str
         Keys of the jobs of each that belong to it, the newest run first.
-    missing : set of str
-        Jobs that no run has.
+    missing : mapping of str to str
+        Jobs that none of them is the run of, each with the reason.
     """
 
-    def __init__(self, chosen: Mapping[Run, set[str]], missing: set[str]) -> None:
+    def __init__(self, chosen: Mapping[Run, set[str]], missing: Mapping[str, str]) -> None:
         self._runs = list(chosen)
         infos = [run.info for run in self._runs]
         self.path = self._runs[0].path.parent
@@ -105,7 +125,7 @@ class Together:
         self.events = _joined([run.events for run in self._runs])
         self.nodes = {name: facts for info in reversed(infos) for name, facts in info.get("nodes", {}).items()}
         ends = [info["finished_ns"] for info in infos if info.get("finished_ns")]
-        lacking = [{"key": key, "reason": "no run has its cost"} for key in sorted(missing)]
+        lacking = [{"key": key, "reason": reason} for key, reason in sorted(missing.items())]
         self.info: dict[str, Any] = {
             **infos[0],
             "run": ", ".join(str(info["run"]) for info in reversed(infos)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,14 +50,14 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
 def test_each_job_is_as_of_the_run_that_made_its_output(several: Workflow) -> None:
     first, second = several.runs()
     (first.parent / "29991231T235959-broken").mkdir()
-    chosen, damaged = newest(first.parent, KEYS)
+    chosen, failed, damaged = newest(first.parent, KEYS)
     assert {run.path: keys for run, keys in chosen.items()} == {second: {ODD}, first: KEYS - {"third", ODD}}
-    assert len(damaged) == 1
+    assert (failed, len(damaged)) == (set(), 1)
     page = (REPOSITORY / "docs/snakemake.md").read_text()
     command = re.findall(r"^snakemake (--reporter .*)$", page, re.MULTILINE)[0].split()
     said = several.call(*command, "--report-jumper-path", "cost of it.html", logger=())
     assert said.returncode == 0, said.stderr
-    assert "jumper: 2 of 3 jobs, of 2 runs: cost of it.html; 1 were not measured when they ran; left out" in said.stderr
+    assert "jumper: 2 of 3 jobs, of 2 runs: cost of it.html; 1 was not measured when it ran; left out" in said.stderr
     page = (several.folder / "cost of it.html").read_text()
     assert "<script>alert" not in page and "<img src=x" not in page
     assert "alert('w')" in page.replace("&#39;", "'").replace("\\u0027", "'")
@@ -68,6 +69,34 @@ def test_a_workflow_that_was_never_measured_is_told_what_to_do(several: Workflow
     assert said.returncode == 1
     assert "no run in elsewhere/runs has a job of this workflow; `snakemake --logger jumper` makes one" in said.stderr
     assert not (several.folder / "jumper-report.html").exists()
+
+
+def test_a_job_that_failed_is_told_of_as_one_without_a_result(workflow: Callable[[str], Workflow]) -> None:
+    made = workflow("""
+rule all:
+    input: "a.txt", "b.txt"
+rule a:
+    output: "a.txt"
+    shell: "touch {output}"
+rule b:
+    output: "b.txt"
+    shell: "test -e may && touch {output}"
+""")
+    assert made.call("-k").returncode == 1
+    page = made.folder / "jumper-report.html"
+    said = made.done("--reporter", "jumper", logger=())
+    assert "jumper: 1 of 2 jobs, of 1 run: jumper-report.html; 1 failed and has no result\n" in said
+    assert "key b, reason it failed and has no result" in page.read_text()
+    (made.folder / "may").touch()
+    made.done(logger=())  # it has a result now, which nobody measured
+    said = made.done("--reporter", "jumper", logger=())
+    assert "jumper: 1 of 2 jobs, of 1 run: jumper-report.html; 1 was not measured when it ran\n" in said
+    (made.folder / "a.txt").unlink()
+    (made.folder / "b.txt").unlink()
+    (made.folder / "may").unlink()
+    made.call("b.txt")
+    said = made.call("--reporter", "jumper", "--report-jumper-path", "again.html", "b.txt", logger=()).stderr
+    assert "no job has a result: 1 failed" in said
 
 
 def test_its_import_alone_measures_where_there_are_no_logger_plugins(tmp_path: Path) -> None:
