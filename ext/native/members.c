@@ -68,6 +68,7 @@ bool set_admit(struct set *set, struct process *process, int64_t now)
     }
     process->sets |= bit;
     set->seen++;
+    set->grown = true;
     return true;
 }
 
@@ -273,6 +274,7 @@ void set_measure(struct set *set, struct reading *out)
     if (!set->measured) /* marks from before anybody looked */
         risen = 0;
     set->measured = true;
+    set->grown = false;
     set->rss_peak = larger(set->rss_peak, out->rss);
     set->used_peak = larger(set->used_peak, out->used + (set->kind == TREE ? risen : 0));
 }
@@ -306,7 +308,7 @@ void set_take(struct set *set, struct reading *out)
 int64_t set_look_early(struct set *set, struct table *table, int64_t now, int64_t *root)
 {
     int64_t next = INT64_MAX;
-    bool changed = false;
+    bool changed = set->grown;
     for (size_t i = 0; i < set->count; i++) {
         struct member *member = &set->members[i];
         if (member->step == 0 || member->process->gone)

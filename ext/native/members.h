@@ -48,7 +48,7 @@ struct set {
     size_t family_capacity;
     int64_t carry[WIDTH], last[WIDTH], lost_cpu;
     int64_t rss_peak, used_peak, hwm_dead, hwm_max_dead, seen_faults, orphan_faults, seen;
-    bool io_known, measured, unsorted;
+    bool io_known, measured, unsorted, grown; /* grown: has members that are not measured yet */
     int64_t most[MOST_WIDTH]; /* over its whole time */
 };
 

@@ -232,6 +232,9 @@ void take_row(struct engine *engine, struct set *set)
     }
     set_settle(set);
     struct reading reading;
+    for (size_t i = 0; i < engine->used_count; i++) /* what was found for the others may be gone at their next look */
+        if (engine->used[i]->grown)
+            set_measure(engine->used[i], &reading);
     set_take(set, &reading);
     size_t rows = engine->rows[set->stream].count;
     int64_t inside = engine->settings.in_target ? own + sharing_cpu_ns(&engine->sharing) : 0;
