@@ -16,6 +16,8 @@ from jumper_snakemake.jobs import job_key
 from jumper_snakemake.settings import Settings
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from jumper.monitor.segment import SegmentWriter
 
 #: where runs are below the working directory
@@ -260,13 +262,11 @@ def finish(
         say(f"measured, not merged yet: {error}; then `jumper report {shown}`")
         return
     write_benchmarks(tasks, path / "benchmarks.tsv")
-    measured, known = int(tasks["cpu_s"].notna().sum()), len(tasks)
     RunDirectory(path).update_info(coverage={**run.info.get("coverage", {}), **coverage_of(tasks)})
-    jobs = f"{measured} of {known} jobs" if measured < known else f"{known} job{'s' if known != 1 else ''}"
     where = f"`jumper summary {shown}`"
     if report:
         where = os.path.relpath(run.report(), seen_from)
-    say(f"{jobs} measured: {where}")
+    say(f"{measured(tasks)}: {where}")
 
 
 def _when(fields: Mapping[str, Any]) -> dict[str, int]:
@@ -274,6 +274,29 @@ def _when(fields: Mapping[str, Any]) -> dict[str, int]:
     wall_ns, mono_ns = time.time_ns(), time.monotonic_ns()
     ago_ns = max(0, wall_ns - round(fields.get("created", wall_ns / 1e9) * 1e9))
     return {"mono_ns": mono_ns - ago_ns, "wall_ns": wall_ns - ago_ns}
+
+
+def measured(tasks: pd.DataFrame) -> str:
+    """Return how many jobs were measured, and in how many attempts (repeats are some) where these are more.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> tasks = pd.DataFrame({"key": ["a", "b", "b"], "cpu_s": [0.1, 0.2, 0.3]})
+    >>> measured(tasks[:2]), measured(tasks), measured(tasks.assign(cpu_s=[0.1, None, 0.3]))
+    ('2 jobs measured', '2 jobs measured, in 3 attempts', '1 of 2 jobs measured, 2 of 3 attempts')
+    """
+    attempts = tasks["cpu_s"].notna()
+    jobs = attempts.groupby(tasks["key"]).all()
+    said = f"{_share(jobs, 'job')} measured"
+    if len(jobs) == len(attempts):
+        return said
+    return f"{said}, {'in ' if attempts.all() else ''}{_share(attempts, 'attempt')}"
+
+
+def _share(known: pd.Series[bool], what: str) -> str:
+    some = "" if known.all() else f"{int(known.sum())} of "
+    return f"{some}{len(known)} {what}{'s' if len(known) != 1 else ''}"
 
 
 def coverage_of(tasks: Any) -> dict[str, Any]:

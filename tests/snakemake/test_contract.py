@@ -131,7 +131,7 @@ def test_without_attempts_all_are_the_first(moved: Moved) -> None:
 
 def test_without_its_processes_a_job_is_known_and_unmeasured(moved: Moved) -> None:
     made, said = moved(hook.SHELL_SP)
-    assert "0 of 2 jobs measured" in said
+    assert "0 of 1 job measured, 0 of 2 attempts" in said
     assert row(made.run(), "one", "2.1.1")["state"] == "done"
 
 
