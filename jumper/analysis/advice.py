@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.backtest import FIRST, Attempts, Replay, Trial, choose, replay
-from jumper.analysis.sizing import LEAST_BYTES, MARGIN, TAILS, Rule, upper
+from jumper.analysis.sizing import FEW, LEAST_BYTES, MARGIN, TAILS, Rule, upper
 from jumper.analysis.summary import lists
 from jumper.analysis.tables import RunTables, floats, texts, times
 from jumper.analysis.units import human_bytes
@@ -160,8 +160,9 @@ def advise(
 
 
 def _covering(rule: Rule, memory: _Memory) -> Rule:
-    """Return the rule, raised until it holds every attempt that was seen."""
-    short = float((MARGIN * memory.used - rule.bytes(memory.inputs)).max())
+    """Return the rule, raised until it holds every attempt that was seen, and more above it the fewer they are."""
+    least = MARGIN * (1 + FEW / len(memory.used)) * memory.used
+    short = float((least - rule.bytes(memory.inputs)).max())
     return rule.raised(short) if short > 0 else rule
 
 

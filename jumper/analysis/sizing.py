@@ -16,6 +16,9 @@ SHAPES: tuple[Shape, ...] = get_args(Shape)
 TAILS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.05])
 #: What every rule adds: a peak that carries no flag is known to 2 % (docs/numbers.md).
 MARGIN = 1.02
+#: The attempts of one run are more alike than those of two: this, over their number, is how far the next ones may
+#: pass the highest of them, as a part of it.
+FEW = 0.4
 #: No rule asks for less; below it a request decides nothing.
 LEAST_BYTES = 64 * 2**20
 #: Fewest attempts that a step rests on, and most steps.
@@ -100,6 +103,25 @@ def upper(values: Floats, tails: Floats = TAILS) -> Floats:
     rank = count - tails * (count + 1)
     inside = np.interp(rank, np.arange(count), values)
     return np.asarray(np.where(rank > count - 1, beyond, inside), dtype="float64")
+
+
+def held(values: Floats, tails: Floats = TAILS[:1]) -> float:
+    """Return what holds these values and, as far as they tell, all but this part of the next ones.
+
+    It is the highest of them and a part of it that falls as there are more, or more than
+    that where they spread.
+
+    Parameters
+    ----------
+    values : array, shape (n,), n >= 1
+    tails : array, shape (1,)
+
+    Examples
+    --------
+    >>> round(held(np.full(5, 100.0)), 6), round(held(np.full(500, 100.0)), 6)
+    (108.0, 100.08)
+    """
+    return max(float(upper(values, tails)[0]), (1 + FEW / len(values)) * float(values.max()))
 
 
 def fit_line(inputs: Floats, used: Floats) -> tuple[float, float]:

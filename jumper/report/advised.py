@@ -264,7 +264,7 @@ def _group(item: Advice) -> dict[str, Any]:
 
 
 def _mb(value: float) -> int:
-    return math.ceil(value / 1e6)
+    return math.ceil(round(value) / 1e6)
 
 
 def _mib(value: float) -> str:

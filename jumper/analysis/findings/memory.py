@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -18,14 +19,22 @@ from jumper.analysis.findings.thresholds import (
     LEAK_PART,
     NEAR,
     PAUSED,
+    RISK,
     SWAP_BYTES,
     SWAP_PART,
     WORTH,
 )
 from jumper.analysis.findings.view import View
-from jumper.analysis.sizing import LEAST_BYTES, MARGIN, TAILS, upper
+from jumper.analysis.sizing import LEAST_BYTES, MARGIN, held
 from jumper.analysis.tables import times
 from jumper.analysis.units import human_bytes, percent
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Floats
+
+
+#: Part of the attempts that may pass what is asked for before that is called near.
+_RISK = np.array([float(RISK)])
 
 
 def near(view: View) -> Iterator[Finding]:
@@ -39,10 +48,13 @@ def near(view: View) -> Iterator[Finding]:
         i = known[np.argmax(part[known])]
         kind = view.kind_of(i)
         worker = kind == "dask" and not asked[i]
-        if part[i] < (PAUSED if worker else NEAR):
+        enough = len(known) >= ENOUGH and not worker
+        if part[i] < (PAUSED if worker else NEAR) or (enough and held(part[known], _RISK) <= 1):
             continue
-        peak = float(view.peaks[known].max())
-        wanted = peak / DASK_SPILL if worker else 1.2 * peak + float(view.beside[known].max())
+        needed = view.peaks[known] + view.beside[known]
+        wanted = float(view.peaks[known].max()) / DASK_SPILL if worker else 1.2 * float(needed.max())
+        if enough:
+            wanted = _advised(needed)
         text = (f"reached {human_bytes(view.peaks[i])} of the {human_bytes(view.bound[i])} "
                 f"{'asked for' if asked[i] else 'allowed'} ({part[i]:.0%}), in {view.texts('key')[i]}.")  # fmt: skip
         action = f"{'Allow' if worker else 'Ask for'} {human_bytes(wanted)}, or work in smaller pieces."
@@ -73,10 +85,9 @@ def far(view: View) -> Iterator[Finding]:
     hours_of = np.nan_to_num(view.wall) / 3600 / 1e9
     all_gb_hours = float(np.nan_to_num(asked * hours_of).sum())
     for group, rows in view.enough(np.isfinite(view.peaks) & (asked > 0)):
-        peaks = view.peaks[rows]
-        usual, peak = float(np.median(asked[rows])), float(peaks.max())
+        usual, peak = float(np.median(asked[rows])), float(view.peaks[rows].max())
         beside = float(view.beside[rows].max())
-        wanted = max(MARGIN * float(upper(peaks, TAILS[:1])[0]), LEAST_BYTES) + beside
+        wanted = _advised(view.peaks[rows] + view.beside[rows])
         freed = float((np.maximum(asked[rows] - wanted, 0) * hours_of[rows]).sum())
         if wanted > FAR * usual or not freed > WORTH * all_gb_hours:
             continue
@@ -87,6 +98,11 @@ def far(view: View) -> Iterator[Finding]:
             action += f" {human_bytes(beside)} of it is for the Snakemakes in its job."
         snippet = snippets.memory(view.kind_of(rows[0]), group, wanted, view.slurm)
         yield Finding("medium", group, text, action, snippet, "memory-far", gb_hours=freed)
+
+
+def _advised(needed: Floats) -> float:
+    """Return what the advice asks for where attempts needed so much, in bytes."""
+    return max(MARGIN * held(needed), LEAST_BYTES)
 
 
 def leaks(view: View) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ def memory(kind: str, group: str, wanted_bytes: float, slurm: bool = False) -> s
     ('#SBATCH --mem=3072M', '')
     """
     if kind == "snakemake":
-        return f"set-resources:\n  {json.dumps(group)}:\n    mem_mb: {math.ceil(wanted_bytes / 1e6)}"
+        return f"set-resources:\n  {json.dumps(group)}:\n    mem_mb: {math.ceil(round(wanted_bytes) / 1e6)}"
     mib = math.ceil(wanted_bytes / 2**20)
     if kind == "dask":
         return f"dask worker SCHEDULER --memory-limit {mib}MiB"
