@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.rates import GAP_INTERVALS, increments
-from jumper.analysis.tables import RunTables, floats, in_series, texts, times
+from jumper.analysis.tables import KEYS, RunTables, floats, in_series, interval_of, texts, times
+from jumper.schema.columns import COLUMNS
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats, Ints
@@ -299,7 +300,32 @@ def group_codes(tasks: pd.DataFrame) -> Grouping:
 
 def targets(run: RunTables) -> pd.DataFrame:
     """Return the samples of what ran attempts: of a Snakemake run without the processes that ran none."""
-    processes = run.samples("process")
-    if run.info.get("kind") == "snakemake" and "pid" in processes:
-        processes = processes[processes["pid"].isin(set(times(run.tasks, "pid")))]
-    return processes
+    samples = processes(run)
+    if run.info.get("kind") == "snakemake" and "pid" in samples:
+        samples = samples[samples["pid"].isin(set(times(run.tasks, "pid")))]
+    return samples
+
+
+def processes(run: RunTables) -> pd.DataFrame:
+    """Return the samples of processes; those that were begun for a job of Snakemake have a row at its start.
+
+    Their first sample is up to an interval younger than they are, and they had used nothing when they began:
+    in that row counters are 0, and their memory is null. Such an attempt has a process, and no thread that ran it.
+    """
+    samples, tasks = run.samples("process"), run.tasks
+    start, pid = times(tasks, "start_ns"), times(tasks, "pid", -1)
+    begun = np.flatnonzero((start > 0) & (pid >= 0) & (times(tasks, "thread", -1) < 0))
+    if run.info.get("kind") != "snakemake" or "pid" not in samples or samples.empty or not len(begun):
+        return samples
+    at = times(samples, "time_ns")
+    known = pd.DataFrame({"time_ns": at, "pid": times(samples, "pid", -1), "node": texts(samples, "node")})
+    known = known.assign(row=np.arange(len(at))).iloc[np.argsort(at, kind="stable")]
+    jobs = pd.DataFrame({"time_ns": start, "pid": pid, "node": texts(tasks, "node")}).iloc[begun]
+    jobs = pd.merge_asof(jobs.sort_values("time_ns"), known, on="time_ns", by=["node", "pid"], direction="forward",
+                         tolerance=round(GAP_INTERVALS * interval_of(run) * 1e9)).dropna()  # fmt: skip
+    counters = {column.name for column in COLUMNS if column.kind == "counter"}.intersection(samples.columns)
+    samples = samples[[name for name in samples if name in {*KEYS, *counters, "memory_bytes"} - {"mono_ns"}]]
+    unused = {**dict.fromkeys(counters, 0), "memory_bytes": np.nan}
+    rows = samples.iloc[jobs["row"].to_numpy(dtype="int64")].assign(time_ns=jobs["time_ns"].to_numpy(), **unused)
+    out = pd.concat([rows, samples], ignore_index=True)
+    return out.iloc[np.argsort(times(out, "time_ns"), kind="stable")]

@@ -35,12 +35,16 @@ _DEVICE = re.compile(r"gpu_(\d+)_busy_ns")
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Layers of one stack by name, each of shape (bins,), NaN filled with 0; what there is, and what was asked for."""
+    """Layers of one stack by name, each of shape (bins,), NaN filled with 0.
+
+    And what there is, what was asked for, and the bins in which attempts ran and nothing is known of them.
+    """
 
     layers: dict[str, Floats]
     capacity: float | None = None
     capacity_label: str = ""
     asked: Floats | None = None
+    missing: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +214,15 @@ class RunRows:
         total = sum(float(node.get("memory_bytes") or 0) for node in self.run.nodes.values())
         label = f"{human_bytes(total)} of the {'nodes' if len(self.run.nodes) > 1 else 'node'}"
         asked = held.asked(self.run, self.grid, "memory_asked_bytes")
-        return Stack(layers, total or None, label if total else "", asked)
+        missing = (self.running > 0) & (np.sum(list(layers.values()), axis=0) <= 0)
+        return Stack(layers, total or None, label if total else "", asked, missing)
 
     def transfer(self, stream: str, inward: str, outward: str) -> tuple[Floats, Floats] | None:
         """Return summed (read, written) bytes a second of two counters, or None where nothing moved."""
         key = stream, inward, outward
         if key not in self._moved:
-            lines = timeline.total_rates(self.run.samples(stream), (inward, outward), self.grid, self.interval_s)
+            samples = timeline.processes(self.run) if stream == "process" else self.run.samples(stream)
+            lines = timeline.total_rates(samples, (inward, outward), self.grid, self.interval_s)
             zero = np.zeros(self.grid.bins)
             read, written = (zero if line is None else line for line in lines)
             self._moved[key] = (read, written) if read.any() or written.any() else None

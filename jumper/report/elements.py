@@ -161,7 +161,7 @@ def memory(rows: RunRows, theme: Theme) -> Picture | None:
         asked = capacity = None
     factor, unit = _unit(max(used, 1.0, 0.0 if asked is None else float(asked.max())))
     scaled = Stack({name: line / factor for name, line in stack.layers.items()}, capacity and capacity / factor, label,
-                   None if asked is None else asked / factor)  # fmt: skip
+                   None if asked is None else asked / factor, stack.missing)  # fmt: skip
     fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
     return stacked(rows, theme, scaled, "memory", title, fill, unit, unit)
 

@@ -13,6 +13,8 @@ from jumper.report.marks import Lines, add, milliseconds
 from jumper.report.theme import FONT, OTHER, Theme
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from jumper.analysis.tables import Floats
 
 #: What the line of what was asked for is called.
@@ -39,6 +41,8 @@ def stacked(
         from bokeh.models import Step
 
         below: Any = 0
+        if blank is not None:
+            _blank(figure, rows, theme.gap, blank)
         for (edge, _), name in zip(edges.items(), stack.layers, strict=True):
             colour = fill.get(name, OTHER)
             area(figure, source, below, edge, colour, 0.9)
@@ -54,7 +58,9 @@ def stacked(
             _line(figure, theme.text, stack.capacity, "dashed")
             _say(figure, theme.muted, rows.time[2], stack.capacity * 1.02, stack.capacity_label, "bottom")
 
-    told = dict(stack.layers) if stack.asked is None else {**stack.layers, ASKED: stack.asked}
+    blank = stack.missing
+    layers = {name: line if blank is None else np.where(blank, np.nan, line) for name, line in stack.layers.items()}
+    told = layers if stack.asked is None else {**layers, ASKED: stack.asked}
     mark = said(rows, f"{dimension}_total", told, "{0.00}", f" {unit}" if unit else "", dimension, tops[-1], edges)
     return Picture(rows=rows, theme=theme, mark=mark, title=title, height=150, limits=(0, highest), ticks=4,
                    label=label, paint=paint)  # fmt: skip
@@ -99,6 +105,17 @@ def area(figure: Any, source: Any, low: float | str, high: str, colour: str, alp
     from bokeh.models import VArea
 
     add(figure, source, VArea(x="time", y1=low, y2=high, fill_color=colour, fill_alpha=alpha))
+
+
+def _blank(figure: Any, rows: RunRows, colour: str, missing: NDArray[np.bool_]) -> None:
+    """Paint the stretches of which nothing is known."""
+    from bokeh.models import ColumnDataSource, VStrip
+
+    turns = np.flatnonzero(np.diff(missing, prepend=False, append=False))
+    at = rows.clock(np.asarray(rows.grid.start_ns + np.round(rows.grid.edges[turns] * 1e9), dtype="int64"))
+    strips: dict[str, Any] = {"from": at[::2], "to": at[1::2]}
+    strip = VStrip(x0="from", x1="to", fill_color=colour, line_width=0, line_color=None)
+    figure.add_glyph(ColumnDataSource(strips), strip, level="underlay")
 
 
 def top_of(line: Floats) -> float:

@@ -58,7 +58,8 @@ def marks(rows: RunRows, theme: Theme) -> dict[str, str]:
     stacks = [stack for stack in (rows.cpu, rows.memory) if stack is not None]
     if any(OUTSIDE in stack.layers for stack in stacks):
         out[OUTSIDE] = theme.outside
-    if any(np.isnan(line).any() for line in (*rows.node_cpu.values(), *rows.gpus.values())):
+    unseen = any(stack.missing is not None and stack.missing.any() for stack in stacks)
+    if unseen or any(np.isnan(line).any() for line in (*rows.node_cpu.values(), *rows.gpus.values())):
         out["no samples"] = theme.gap
     return out
 
@@ -81,10 +82,9 @@ def in_words(rows: RunRows) -> list[str]:
             out.append(f"{title}: in at most {inward}, out at most {outward}.")
     for title, lines in (("GPUs", rows.gpus), ("CPU of the nodes", rows.node_cpu)):
         for name, line in list(lines.items())[:MOST_LINES]:
-            missing = float(np.isnan(line).mean())
-            known = f"busy {np.nanmean(line):.0f} % on average" if missing < 1 else "no samples at all"
-            gap = f", no samples in {missing:.0%} of the time" if 0.005 < missing < 1 else ""
-            out.append(f"{title}, {name}: {known}{gap}.")
+            missing = np.isnan(line)
+            known = "no samples at all" if missing.all() else f"busy {np.nanmean(line):.0f} % on average{_gap(missing)}"
+            out.append(f"{title}, {name}: {known}.")
         if len(lines) > MOST_LINES:
             out.append(f"{title}: {len(lines) - MOST_LINES:,} more.")
     return out
@@ -98,10 +98,19 @@ def _of_stack(rows: RunRows, stack: Stack, say: Any) -> str:
     total = np.sum(list(stack.layers.values()), axis=0)
     share = {name: float(line.sum() / total.sum()) for name, line in stack.layers.items() if total.sum()}
     parts = [f"{name} {part:.0%}" for name, part in sorted(share.items(), key=lambda item: -item[1])[:3]]
-    text = f"at most {say(total.max())} at {_at(rows, total)}, {say(total.mean())} on average ({', '.join(parts)})"
+    mean = float(total.mean() if stack.missing is None else total[~stack.missing].mean())
+    text = f"at most {say(total.max())} at {_at(rows, total)}, {say(mean)} on average ({', '.join(parts)})"
     if stack.asked is not None:
         text += f"; at most {say(stack.asked.max())} asked for"
+    if stack.missing is not None:
+        text += _gap(stack.missing)
     return text + (f"; {stack.capacity_label}" if stack.capacity_label else "")
+
+
+def _gap(missing: Any) -> str:
+    """Return how much of the time has no samples, or nothing where that is little."""
+    share = float(missing.mean())
+    return f", no samples in {share:.0%} of the time" if share > 0.005 else ""
 
 
 def _cores(value: float) -> str:
