@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jumper.monitor.zombie import await_end
 from jumper_snakemake.beyond import Beyond
@@ -24,6 +24,7 @@ from jumper_snakemake.site import Site, Watch
 
 if TYPE_CHECKING:
     from jumper.monitor.roots import Most
+    from jumper_snakemake.looks import Looked
 
 #: how a shell or its waiter tells of SIGKILL
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -50,6 +51,7 @@ class Attempt:
         self.in_process = in_process
         self.children: list[Child] = []
         self.record: object | None = None
+        self.looked: list[Looked] = []
         self.start_ns = time.monotonic_ns()
         self.stop_ns: int | None = None
         self.shared = self.is_service = False
@@ -102,7 +104,7 @@ class Attempt:
         if self.record is not None:
             self.end(None)
             self.repeat += 1
-            self.children, self._beyond = [], Beyond(self.site)
+            self.children, self.looked, self._beyond = [], [], Beyond(self.site)
             self.start_ns, self.stop_ns = time.monotonic_ns(), None
             self._told = self._over = False
             with self.site.harmless("a repeat's start"):
@@ -157,6 +159,8 @@ class Attempt:
                 "flags": (["shared"] if self.in_process and self.shared else []) + ([OOM] if struck else []),
                 "nodes": self._beyond.nodes or None,
                 "memory_beside_bytes": self._beside(),
+                "vms_peak_bytes": self.most_looked("vms"),
+                "uss_peak_bytes": self.most_looked("uss"),
                 **(self._process_cost() if self.in_process else self._children_cost()),
                 **facts,
             }
@@ -209,6 +213,10 @@ class Attempt:
         """Return the highest memory with shared pages counted once, in bytes, as far as it was seen or told."""
         seen = [most.memory for most in self._seen()] + [most.pss for most in self._seen()]
         return self._beyond.highest(_highest(seen + self._marks()), "memory")
+
+    def most_looked(self, name: Literal["vms", "uss", "pss"]) -> int | None:
+        """Return the highest of what was looked at, of one process after the other, in bytes; None where nobody did."""
+        return _highest([getattr(each, name) for each in self.looked]) if self.looked else None
 
     def io(self, name: str) -> int | None:
         """Return one of the counters of /proc/PID/io, in bytes or calls."""

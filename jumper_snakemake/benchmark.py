@@ -53,13 +53,13 @@ class Benchmarks:
         try:
             yield record
             if pid is None and attempt.in_process:
+                self._leave(attempt, looked)
                 attempt.end(None)
         finally:
             record.running_time = time.monotonic() - start_s
-            if looked is not None and attempt.site.looker is not None:
-                attempt.site.looker.end(looked)
+            self._leave(attempt, looked)
             with attempt.site.harmless("a benchmark's values"):
-                fill(record, attempt, looked)
+                fill(record, attempt)
 
     def _look(self, attempt: Attempt, pid: Any) -> Looked | None:
         if pid is None and not attempt.in_process:  # its processes come by themselves
@@ -67,11 +67,17 @@ class Benchmarks:
         with attempt.site.harmless("a benchmark's memory"):
             if attempt.site.looker is None:
                 attempt.site.looker = Looker(attempt.site.settings.interval)
-            return attempt.site.looker.begin(int(pid or os.getpid()))
+            looked = attempt.site.looker.begin(int(pid or os.getpid()))
+            attempt.looked.append(looked)
+            return looked
         return None
 
+    def _leave(self, attempt: Attempt, looked: Looked | None) -> None:
+        if looked is not None and attempt.site.looker is not None:
+            attempt.site.looker.end(looked)
 
-def fill(record: Any, attempt: Attempt, looked: Looked | None) -> None:
+
+def fill(record: Any, attempt: Attempt) -> None:
     """Put what an attempt has cost until now into a benchmark record.
 
     Memory and I/O in MiB, as Snakemake writes them; the load in percent of one core, times seconds.
@@ -84,16 +90,13 @@ def fill(record: Any, attempt: Attempt, looked: Looked | None) -> None:
     record.cpu_time = attempt.cpu_s
     record.cpu_usage = 100 * attempt.cpu_s
     record.max_rss = _mib(attempt.rss_peak())
-    record.max_pss = _mib(attempt.memory_peak())
-    if looked is not None:  # of several processes one after the other, the highest stays
-        record.max_vms = _most(_mib(looked.vms), record.max_vms)
-        record.max_uss = _most(_mib(looked.uss), record.max_uss)
-        record.max_pss = _most(_mib(looked.pss), record.max_pss)
+    record.max_vms, record.max_uss = _mib(attempt.most_looked("vms")), _mib(attempt.most_looked("uss"))
+    record.max_pss = _mib(_most(attempt.memory_peak(), attempt.most_looked("pss")))
     record.io_in, record.io_out = _mib(attempt.io("read_bytes")), _mib(attempt.io("write_bytes"))
     record.data_collected = True
 
 
-def _most(*values: float | None) -> float | None:
+def _most(*values: int | None) -> int | None:
     return max((value for value in values if value is not None), default=None)
 
 

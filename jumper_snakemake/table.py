@@ -13,14 +13,15 @@ from jumper.store.rundir import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Snakemake's own, in its order; what only a benchmarked job has is NA
+#: Snakemake's own, in its order; `max_vms` and `max_uss` are looked at for jobs that have a `benchmark:`
 STOCK = ("s", "h:m:s", "max_rss", "max_vms", "max_uss", "max_pss", "io_in", "io_out", "mean_load", "cpu_time")
 #: who it was
 OURS = ("rule", "wildcards", "attempt", "node", "external_id", "state", "exit_code", "threads", "flags")
 #: columns of the tasks that they are made of
 NEEDED = (
-    "wall_s", "cpu_s", "rss_peak_bytes", "memory_peak_bytes", "read_bytes", "write_bytes", "group", "wildcards",
-    "attempt_id", "node", "external_id", "state", "exit_code", "threads_asked", "flags",
+    "wall_s", "cpu_s", "rss_peak_bytes", "vms_peak_bytes", "uss_peak_bytes", "memory_peak_bytes", "read_bytes",
+    "write_bytes", "group", "wildcards", "attempt_id", "node", "external_id", "state", "exit_code", "threads_asked",
+    "flags",
 )  # fmt: skip
 MIB = 1 << 20
 
@@ -36,15 +37,18 @@ def write_benchmarks(tasks: pd.DataFrame, path: Path) -> None:
 
 def rows(tasks: pd.DataFrame) -> Iterator[list[str]]:
     """Yield the rows as text; memory and I/O in MiB, the load in percent of one core, as Snakemake has them."""
-    columns = (tasks[name].astype(object).where(tasks[name].notna(), None) for name in NEEDED)
-    for wall, cpu, rss, memory, read, written, rule, wildcards, attempt, *others, flags in zip(*columns, strict=True):
+    known = tasks.reindex(columns=list(NEEDED)).astype(object)  # an older run lacks some
+    columns = (column.where(column.notna(), None) for _, column in known.items())
+    for wall, cpu, rss, vms, uss, memory, read, written, rule, wildcards, attempt, *others, flags in zip(
+        *columns, strict=True
+    ):
         load = None if not wall or cpu is None else 100 * cpu / wall
         yield [
             _number(wall, 4),
             "NA" if wall is None else clock(wall),
             _mib(rss),
-            "NA",
-            "NA",
+            _mib(vms),
+            _mib(uss),
             _mib(memory),
             _mib(read),
             _mib(written),

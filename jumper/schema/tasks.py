@@ -61,6 +61,8 @@ TASK_COLUMNS: tuple[TaskColumn, ...] = (
     _i("rss_peak_bytes", "B", "highest of tick sums and of single high-water marks: a lower bound"),
     _i("rss_peak_upper_bytes", "B", "sum of high-water marks: an upper bound"),
     _i("pss_peak_bytes", "B", "highest sampled sum of PSS"),
+    _i("vms_peak_bytes", "B", "highest sum of virtual memory; looked at for Snakemake jobs that have a `benchmark:`"),
+    _i("uss_peak_bytes", "B", "highest sum of memory that no other process shares; for the same"),
     _i("rss_start_bytes", "B", "RSS of the process at start"),
     _i("rss_stop_bytes", "B", "RSS of the process at stop"),
     _i("swap_peak_bytes", "B", "highest sampled swap"),

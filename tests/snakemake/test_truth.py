@@ -34,7 +34,7 @@ def truth(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         logger=(*PLAIN, "--logger-jumper-backend", request.param),
     )
     assert failed.returncode == 1, failed.stderr
-    assert f" measured: `jumper summary {made.runs()[0].relative_to(folder)}`" in failed.stderr
+    assert f", in 13 attempts: `jumper summary {made.runs()[0].relative_to(folder)}`" in failed.stderr
     return made
 
 
@@ -167,6 +167,13 @@ def test_benchmarks_tsv_has_every_attempt_of_every_rule(truth: Workflow) -> None
     assert len(rows) == len(truth.run().tasks)
     kids = next(row for row in rows if row[header.index("rule")] == "kids")
     assert cpu(kids[header.index("cpu_time")], times(truth.folder / "o/kids.times"))
+    for name in ("max_vms", "max_uss"):  # no high-water mark keeps these: as in the job's own file, or not known
+        found = {(row[header.index("rule")], row[header.index("attempt")]): row[header.index(name)] for row in rows}
+        for case in ("kids", "late", "python", "readers"):
+            assert float(found[case, "1.1.1"]) == pytest.approx(benchmark(truth, case)[name], abs=0.011)
+        for repeat, line in enumerate((truth.folder / "b/script.jsonl").read_text().splitlines(), 1):
+            assert float(found["script", f"1.1.{repeat}"]) == pytest.approx(json.loads(line)[name], abs=0.011)
+        assert found["small", "1.1.1"] == found["killed", "1.1.1"] == "NA"
     peaks = [f"{peak / MIB:.2f}" for peak in truth.run().tasks["memory_peak_bytes"]]
     assert sorted(row[header.index("max_pss")] for row in rows) == sorted(peaks)
 
