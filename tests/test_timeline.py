@@ -112,16 +112,16 @@ def test_cpu_beyond_the_attempts_is_outside_of_them_and_a_shape_is_the_counters_
 
 def test_only_processes_that_began_with_their_job_have_a_row_at_its_start() -> None:
     tasks = pd.DataFrame({
-        "node": "n1", "pid": pd.array([100, 7, 101, 102, None], dtype="Int64"), "start_ns": [0, 0, 2 * SECOND, 0, 0],
+        "node": "n1", "pid": pd.array([100, 7, 101, 102, None], dtype="Int64"), "start_ns": np.array([1, 1, 3, 1, 1]) * SECOND,
         "thread": pd.array([None, 8, None, None, None], dtype="Int64"),
     })  # fmt: skip
-    seen = [(100, SECOND // 2, 5), (7, SECOND // 2, 9), (101, SECOND, 3), (101, 5 * SECOND, 4)]
+    seen = [(100, 2 * SECOND, 5), (7, 2 * SECOND, 9), (101, 2 * SECOND, 3), (101, 6 * SECOND, 4)]
     samples = pd.DataFrame(seen, columns=["pid", "time_ns", "write_chars"]).assign(node="n1", segment="s")
     samples["memory_bytes"] = 1
     run: Any = SimpleNamespace(info={"kind": "snakemake", "interval_s": 1.0}, tasks=tasks, samples=lambda _: samples)
     rows = timeline.processes(run)
     assert rows["time_ns"].is_monotonic_increasing and len(rows) == 5  # a job that was seen late, or never, has none
     first = rows.iloc[0]
-    assert (first["pid"], first["time_ns"], first["write_chars"]) == (100, 0, 0) and np.isnan(first["memory_bytes"])
+    assert (first["pid"], first["time_ns"], first["write_chars"]) == (100, SECOND, 0) and np.isnan(first["memory_bytes"])
     run.info["kind"] = "command"
     assert timeline.processes(run) is samples
