@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jumper.analysis.advice import NEWEST, Advice, advise, advise_dask
+from jumper.analysis.advice import NEWEST, Advice, advise
 from jumper.analysis.sizing import Rule
+from jumper.analysis.workers import advise_dask
 from jumper.report import advised
 from tests import made
 
@@ -230,6 +231,28 @@ def test_workers_hold_what_the_fullest_one_held_below_where_dask_spills() -> Non
     assert found.workers * found.memory_limit_bytes <= 16 * made.GIB
     line = advised.dask_lines([found]).splitlines()[1]
     assert f"--nworkers {found.workers} --nthreads 2 --memory-limit {math.ceil(highest / 0.7 / MIB)}MiB" in line
+
+
+def restarted(names: list[str], *, told: bool = False) -> made.Made:
+    """A run of ten tasks on one worker of two threads, and of one task on each of the others, one after the other."""
+    run = made.make(9 + len(names), nodes=1, workers=1, threads=2, samples=False)
+    run.tasks = run.tasks.sort_values("start_ns", ignore_index=True)
+    run.tasks["worker"] = [names[0]] * 10 + names[1:]
+    run.tasks.loc[10:, ["start_ns", "stop_ns"]] += np.arange(1, len(names))[:, None] * 100 * made.SECOND
+    if told:
+        run.events = pd.DataFrame({
+            "time_ns": made.START_NS, "kind": "worker-joined", "text": "",
+            "detail": [json.dumps({"worker": name}) for name in names],
+        })  # fmt: skip
+    return run
+
+
+@pytest.mark.parametrize(("told", "workers"), [(False, "1 worker"), (True, "4 workers")], ids=["restarted", "at once"])
+def test_a_worker_that_was_restarted_is_no_second_one(told: bool, workers: str) -> None:
+    run = restarted(["tcp://a", "tcp://b", "tcp://c", "tcp://d"], told=told)
+    (found,) = advise_dask(run)
+    assert f" on {workers} of 2 threads kept " in found.evidence and found.threads == 2
+    assert f" on {workers} of 2 threads kept " in advised.dask_lines([found])
 
 
 SNAKEFILE = """

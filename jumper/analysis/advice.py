@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from jumper.analysis.backtest import FIRST, Attempts, Replay, Trial, choose, replay
-from jumper.analysis.sizing import FEW, LEAST_BYTES, MARGIN, TAILS, Rule, upper
+from jumper.analysis.sizing import FEW, MARGIN, TAILS, Rule, upper
 from jumper.analysis.summary import lists
-from jumper.analysis.tables import RunTables, floats, texts, times
+from jumper.analysis.tables import floats, texts, times
 from jumper.analysis.units import human_bytes
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ BUSY = 0.6
 RUNTIME_FACTOR = 1.5
 #: Flags under which a memory peak says too little about one attempt.
 UNSURE = ("shared", "truncated", "memory-estimated")
-#: Process memory over a Dask worker's limit at which it begins to spill.
-DASK_SPILL = 0.7
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -294,69 +292,3 @@ class _Table:
             return None, longest
         wanted = max(float(upper(seconds, TAILS[:1])[0]), RUNTIME_FACTOR * longest)
         return 60.0 * math.ceil(wanted / 60), longest
-
-
-@dataclass(frozen=True, slots=True)
-class DaskAdvice:
-    """Workers for nodes of one size.
-
-    Attributes
-    ----------
-    nodes : tuple of str
-    workers : int
-        Worker processes a node.
-    threads : int
-        Threads of each.
-    memory_limit_bytes : float
-        Of each.
-    evidence : str
-        The figures that it follows from.
-    """
-
-    nodes: tuple[str, ...]
-    workers: int
-    threads: int
-    memory_limit_bytes: float
-    evidence: str
-
-
-def advise_dask(run: RunTables) -> list[DaskAdvice]:
-    """Return worker settings for each kind of node; none where too few attempts were measured.
-
-    The memory of a worker is what its attempts at once held at most, so that it stays below
-    the part of the limit at which workers spill; its threads are as many as there were.
-    Cores that an attempt keeps busy say how many attempts a node should run at once.
-    """
-    tasks = run.tasks[run.tasks["kind"] == "dask"] if "kind" in run.tasks else run.tasks[:0]
-    wall, cpu, peak = (floats(tasks, name) for name in ("wall_s", "cpu_s", "memory_peak_bytes"))
-    worker = np.array(texts(tasks, "worker"), dtype=object)
-    truncated = np.array(["truncated" in flags for flags in lists(tasks, "flags")], dtype=bool)
-    good = np.isfinite(wall) & np.isfinite(cpu) & np.isfinite(peak) & (worker != "") & ~truncated
-    if good.sum() < ENOUGH or not wall[good].sum() > 0:
-        return []
-    cores = float(cpu[good].sum() / wall[good].sum())
-    lanes = pd.Series(floats(tasks, "thread")[good]).groupby(worker[good]).nunique()
-    threads = max(1, int(lanes.median()))
-    highest = float(peak[good].max())
-    kinds: dict[tuple[int, int], list[str]] = {}
-    for name, node in run.nodes.items():
-        size = _size(node)
-        if size is not None:
-            kinds.setdefault(size, []).append(name)
-    found = []
-    for (cpus, memory), names in sorted(kinds.items()):
-        at_once = max(1, min(2 * cpus, round(cpus / max(cores, 1e-3))))
-        each = max(highest / DASK_SPILL, LEAST_BYTES)
-        width = min(threads, at_once)
-        workers = max(1, min(at_once // width, int(memory // each)))
-        evidence = (
-            f"{int(good.sum())} tasks on {len(lanes)} workers of {threads} threads kept {cores:.2f} cores busy each; "
-            f"the fullest worker held {highest / 1e9:.2f} GB"
-        )
-        found.append(DaskAdvice(tuple(names), workers, width, min(each, memory / workers), evidence))
-    return found
-
-
-def _size(node: Any) -> tuple[int, int] | None:
-    cpus, memory = node.get("num_cpus"), node.get("memory_bytes")
-    return (int(cpus), int(memory)) if cpus and memory else None

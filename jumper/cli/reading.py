@@ -103,7 +103,7 @@ def advise(run: Path, form: str, may_fail: float, as_json: bool) -> None:
 
     opened = open_run(run)
     if form == "dask" and not as_json:
-        from jumper.analysis.advice import advise_dask
+        from jumper.analysis.workers import advise_dask
 
         click.echo(advised.dask_lines(advise_dask(opened)), nl=False)
         return

@@ -13,9 +13,10 @@ from jumper.analysis.units import digits, human_bytes, human_seconds
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from jumper.analysis.advice import Advice, DaskAdvice
+    from jumper.analysis.advice import Advice
     from jumper.analysis.backtest import Outcome
     from jumper.analysis.sizing import Rule
+    from jumper.analysis.workers import DaskAdvice
 
 #: Version of the document of :func:`as_json`.
 SCHEMA = 1

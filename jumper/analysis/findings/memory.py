@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from jumper.analysis.advice import DASK_SPILL
 from jumper.analysis.findings import snippets
 from jumper.analysis.findings.finding import Finding, hours, listed, many
 from jumper.analysis.findings.thresholds import (
@@ -28,6 +27,7 @@ from jumper.analysis.findings.view import View
 from jumper.analysis.sizing import LEAST_BYTES, MARGIN, held
 from jumper.analysis.tables import times
 from jumper.analysis.units import human_bytes, percent
+from jumper.analysis.workers import DASK_SPILL
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Floats
