@@ -122,6 +122,8 @@ def test_only_processes_that_began_with_their_job_have_a_row_at_its_start() -> N
     rows = timeline.processes(run)
     assert rows["time_ns"].is_monotonic_increasing and len(rows) == 5  # a job that was seen late, or never, has none
     first = rows.iloc[0]
-    assert (first["pid"], first["time_ns"], first["write_chars"]) == (100, SECOND, 0) and np.isnan(first["memory_bytes"])
+    assert (first["pid"], first["time_ns"], first["write_chars"]) == (100, SECOND, 0) and np.isnan(
+        first["memory_bytes"]
+    )
     run.info["kind"] = "command"
     assert timeline.processes(run) is samples

@@ -313,10 +313,10 @@ def processes(run: RunTables) -> pd.DataFrame:
     in that row counters are 0, and their memory is null. Such an attempt has a process, and no thread that ran it.
     """
     samples, tasks = run.samples("process"), run.tasks
+    if run.info.get("kind") != "snakemake" or "pid" not in samples or samples.empty:
+        return samples
     start, pid = times(tasks, "start_ns"), times(tasks, "pid", -1)
     begun = np.flatnonzero((start > 0) & (pid >= 0) & (times(tasks, "thread", -1) < 0))
-    if run.info.get("kind") != "snakemake" or "pid" not in samples or samples.empty or not len(begun):
-        return samples
     at = times(samples, "time_ns")
     known = pd.DataFrame({"time_ns": at, "pid": times(samples, "pid", -1), "node": texts(samples, "node")})
     known = known.assign(row=np.arange(len(at))).iloc[np.argsort(at, kind="stable")]
