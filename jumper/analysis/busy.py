@@ -67,16 +67,20 @@ class Pieces:
     owner: Ints
 
 
-def cpu_by_group(run: RunTables, grid: Grid, interval_s: float, grouping: Grouping | None = None) -> dict[str, Floats]:
+def cpu_by_group(
+    run: RunTables, grid: Grid, interval_s: float, grouping: Grouping | None = None,
+    samples: pd.DataFrame | None = None,
+) -> dict[str, Floats]:  # fmt: skip
     """Return busy cores of each task group in each bin, shape (bins,), and of :data:`OUTSIDE`.
 
     The area of a group is the ``cpu_s`` of its attempts. Its shape follows the counter
     of the thread that ran the attempt (or of the process, where it ran one attempt at a
     time); what that counter does not hold (sub-processes) is spread over the attempt.
+    ``samples`` are those of :func:`jumper.analysis.timeline.processes`, where the caller has them.
     """
     tasks = run.tasks
     group, groups = grouping or group_codes(tasks)
-    trees = _counters(targets(run), grid, interval_s, "pid")
+    trees = _counters(targets(run, samples), grid, interval_s, "pid")
     process = np.asarray(trees.keys.get_indexer(_keys(tasks, "pid")), dtype="int64")
     pieces = _pieces(run, grid, interval_s, trees, process)
     out = {}

@@ -35,15 +35,17 @@ def asked(run: RunTables, grid: Grid, column: str) -> Floats | None:
 
 
 def memory_by_group(
-    run: RunTables, grid: Grid, interval_s: float, grouping: Grouping | None = None
-) -> dict[str, Floats]:
+    run: RunTables, grid: Grid, interval_s: float, grouping: Grouping | None = None,
+    samples: pd.DataFrame | None = None,
+) -> dict[str, Floats]:  # fmt: skip
     """Return the memory in use by group in each bin, bytes, shape (bins,), and of :data:`OUTSIDE` while none ran.
 
     The sum over the groups is the highest sum over all processes in the bin. A process
     counts for the attempts that ran in it; where several did at once, nobody can say
-    whose memory is whose, and each of them counts for an equal part.
+    whose memory is whose, and each of them counts for an equal part. ``samples`` are those of
+    :func:`jumper.analysis.timeline.processes`, where the caller has them.
     """
-    samples = targets(run)
+    samples = targets(run, samples)
     known_at = np.isfinite(floats(samples, "memory_bytes"))
     samples = samples if known_at.all() else samples[known_at]
     if samples.empty or "pid" not in samples or not floats(samples, "memory_bytes").any():

@@ -298,9 +298,9 @@ def group_codes(tasks: pd.DataFrame) -> Grouping:
     return codes.astype("int64"), [str(name) or NO_NAME for name in names]
 
 
-def targets(run: RunTables) -> pd.DataFrame:
-    """Return the samples of what ran attempts: of a Snakemake run without the processes that ran none."""
-    samples = processes(run)
+def targets(run: RunTables, samples: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return what ran attempts of :func:`processes` (or of these): of a Snakemake run not those that ran none."""
+    samples = processes(run) if samples is None else samples
     if run.info.get("kind") == "snakemake" and "pid" in samples:
         samples = samples[samples["pid"].isin(set(times(run.tasks, "pid")))]
     return samples

@@ -100,7 +100,11 @@ class RunRows:
     @cached_property
     def cpu_lines(self) -> dict[str, Floats]:
         """Busy cores by group as drawn, and outside of tasks."""
-        return busy.cpu_by_group(self.run, self.grid, self.interval_s, self._drawn)
+        return busy.cpu_by_group(self.run, self.grid, self.interval_s, self._drawn, self._processes)
+
+    @cached_property
+    def _processes(self) -> pd.DataFrame:
+        return timeline.processes(self.run)
 
     @cached_property
     def group(self) -> Grouping:
@@ -208,7 +212,8 @@ class RunRows:
     @cached_property
     def memory(self) -> Stack | None:
         """Memory in use by group, highest of each bin, in bytes."""
-        layers = self._stack(held.memory_by_group(self.run, self.grid, self.interval_s, self._drawn))
+        lines = held.memory_by_group(self.run, self.grid, self.interval_s, self._drawn, self._processes)
+        layers = self._stack(lines)
         if not layers:
             return None
         total = sum(float(node.get("memory_bytes") or 0) for node in self.run.nodes.values())
@@ -221,7 +226,7 @@ class RunRows:
         """Return summed (read, written) bytes a second of two counters, or None where nothing moved."""
         key = stream, inward, outward
         if key not in self._moved:
-            samples = timeline.processes(self.run) if stream == "process" else self.run.samples(stream)
+            samples = self._processes if stream == "process" else self.run.samples(stream)
             lines = timeline.total_rates(samples, (inward, outward), self.grid, self.interval_s)
             zero = np.zeros(self.grid.bins)
             read, written = (zero if line is None else line for line in lines)
