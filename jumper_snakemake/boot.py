@@ -33,7 +33,7 @@ def begin(settings: Any) -> tuple[MainRun, Site]:
     from jumper_snakemake.site import Site
 
     wanted = checked(settings)
-    run = MainRun(settings.dir or FOLDER, wanted, sys.argv)
+    run = MainRun(settings.dir or FOLDER, wanted, sys.argv, "--logger-jumper-dir")
 
     def made() -> Settings:
         made = run.settings()

@@ -37,12 +37,17 @@ class MainRun:
         All but the run.
     command : sequence of str
         What was called.
+    option : str
+        By which the user names another folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], settings: Settings, command: list[str]) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], settings: Settings, command: list[str], option: str = "--dir"
+    ) -> None:
         self._folder = os.fspath(folder)
         self._settings = settings
         self._command = command
+        self._option = option
         self._lock = threading.RLock()
         self._made: Settings | None = None
         self._writer: SegmentWriter | None = None
@@ -86,7 +91,14 @@ class MainRun:
         directory = RunDirectory(os.path.abspath(os.path.join(self._folder, "runs", run)))
         versions = {"jumper": VERSION, "python": ".".join(map(str, sys.version_info[:3])), "snakemake": _version()}
         interval = self._settings.interval
-        directory.create("snakemake", command=self._command, run=run, interval_s=interval, versions=versions)
+        directory.create(
+            "snakemake",
+            command=self._command,
+            run=run,
+            option=self._option,
+            interval_s=interval,
+            versions=versions,
+        )
         self._writer = SegmentWriter(
             directory.spool, {"kind": "scheduler", "run": run, "engine": "none", "interval_s": interval}
         )

@@ -53,7 +53,11 @@ class Harmless:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, Exception):
-            self._site.warn(f"{self._what}: {type(error).__name__}: {error}")
+            from jumper.schema.errors import JumperError
+
+            # one of ours says itself what it was about
+            told = str(error) if isinstance(error, JumperError) else f"{self._what}: {type(error).__name__}: {error}"
+            self._site.warn(told)
             return True
         return False
 

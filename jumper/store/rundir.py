@@ -142,8 +142,22 @@ class RunDirectory:
         # no segment of ours has a name that is not UTF-8 (os.fsdecode: half a surrogate pair, not printable)
         return sorted(p for p in self.spool.glob("*.seg") if p.is_file() and p.name.isprintable())
 
-    def create(self, kind: str, *, command: Sequence[str] = (), run: str | None = None, **more: Any) -> dict[str, Any]:
+    def create(
+        self, kind: str, *, command: Sequence[str] = (), run: str | None = None, option: str = "-o", **more: Any
+    ) -> dict[str, Any]:
         """Make the directory and its run.json; return what was written.
+
+        Parameters
+        ----------
+        kind : str
+        command : sequence of str, optional
+            What is measured.
+        run : str, optional
+            Its id; default: a new one.
+        option : str
+            By which the user names another place.
+        **more
+            Further keys of run.json.
 
         Raises
         ------
@@ -164,7 +178,7 @@ class RunDirectory:
             self.spool.mkdir(parents=True, exist_ok=True)
             self.write_info(info)
         except OSError as error:
-            hint = "choose another place with -o"
+            hint = f"choose another place with {option}"
             raise RunError(f"cannot make the run {self.path}: {error.strerror}; {hint}") from error
         return info
 

@@ -56,6 +56,19 @@ def test_a_variable_of_somebody_else_is_one_line_and_no_more(text: str) -> None:
     assert len(done.stderr.splitlines()) == (1 if text else 0), done.stderr
 
 
+def jumper_snakemake(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "jumper_snakemake", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+
+
+def test_a_place_that_cannot_be_written_names_the_option_that_there_is() -> None:
+    done = jumper_snakemake("run", "--dir", "/dev/null", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3
+    told = "Not a directory; choose another place with --dir; the command runs all the same\n"
+    assert done.stderr.startswith("jumper: not measured: cannot make the run /dev/null/runs/")
+    assert done.stderr.endswith(told)
+
+
 @pytest.mark.parametrize("replace", [True, False])
 def test_benchmark_files_can_be_left_to_snakemake(replace: bool) -> None:
     code = f"""
