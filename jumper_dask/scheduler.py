@@ -97,7 +97,8 @@ class SchedulerSide:
         ws = self.scheduler.workers.get(worker)
         self.roster.expect(worker, str(getattr(ws, "name", worker)))
         self._states[worker] = ws
-        self._event("worker-joined", f"worker {self._name(worker)} joined", worker=worker)
+        name = self._name(worker)
+        self._event("worker-joined", f"worker {name} joined", worker=worker, name=name)
 
     def remove_worker(self, worker: str) -> None:
         """Note that a worker went; its attempts have been told by :meth:`transition`."""

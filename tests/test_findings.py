@@ -143,13 +143,13 @@ FAULTS: dict[str, tuple[str, str, str, str, tuple[float | None, float | None], C
                          flags=[["shared"] for _ in range(24)]),
     ),
     "killed for its memory": (
-        "killed", "high", "align", "align[3] had grown to 1.86 GiB, 100% of the 1.86 GiB allowed, when it failed with "
-        "status -9", (None, None),
+        "killed", "high", "align", "had reached 1.86 GiB, 100% of the 1.86 GiB allowed, when it failed with status -9; "
+        "it was align[3].", (None, None),
         lambda: workflow(state=3 * ["done"] + ["failed"] + 20 * ["done"], exit_code=3 * [0] + [-9] + 20 * [0],
                          memory_peak_bytes=3 * [GB] + [2 * GB] + 20 * [GB]),
     ),
     "failed, and repeated": (
-        "failed", "high", "align", "failed in 2 of 24 attempts, which cost 120 core seconds: exit status 3. "
+        "failed", "high", "align", "failed in 2 of 24 attempts, which occupied 120 core seconds: exit status 3. "
         "1 of them succeeded when repeated.", (120 / 3600, None),
         lambda: workflow(state=2 * ["failed"] + 22 * ["done"], exit_code=2 * [3] + 22 * [0],
                          key=["align[0]", "align[1]", "align[1]"] + [f"align[{n}]" for n in range(3, 24)]),
@@ -374,7 +374,7 @@ def test_findings_name_failures_first() -> None:
     run = made.make(20, state="lost")
     said = findings(run)
     assert summarize(run.tasks)["failed"].sum() == 20
-    assert {f.severity for f in said[:5]} == {"high"} and "lost with its worker" in said[0].text
+    assert {f.severity for f in said[:5]} == {"high"} and "was lost with its worker in 4 of 4" in said[0].text
 
 
 def test_the_most_severe_comes_first_and_then_what_cost_most() -> None:
@@ -388,6 +388,24 @@ def test_failures_are_named_and_what_is_more_is_counted() -> None:
     assert findings(run)[0].action == "It was align[0], align[1], align[2] and 2 more."
 
 
+def test_a_group_of_one_task_is_named_once() -> None:
+    run = workflow(1, key="align", state="failed", exit_code=3, wall_s=0.4)
+    (one,) = findings(run)
+    assert (one.subject, one.text, one.action) == ("align", "failed in 1 of 1 attempt: exit status 3.", "")
+    assert found.lead([one]) == one  # it has no advice, and is what the page must begin with
+
+
+def test_attempts_that_many_workers_took_with_them_are_one_sentence() -> None:
+    reasons = [f"its worker {n} (tcp://w{n}) left while it ran" for n in range(3)]
+    run = workflow(4, kind="dask", key="align-1", state="lost", reason=[*reasons, "its worker tcp://w4 left while it "
+                   "ran; its nanny ended it when it held 1 GiB"], worker=[f"tcp://w{n}" for n in range(4)])  # fmt: skip
+    told = findings(run)[0].text
+    assert told == ("was lost with its worker in 4 of 4 attempts, which occupied 240 core seconds: its worker left "
+                    "while it ran; its worker left while it ran; its nanny ended it when it held 1 GiB.")  # fmt: skip
+    one = workflow(1, kind="dask", state="lost", reason=reasons[0], worker="tcp://w0")
+    assert f": {reasons[0]}." in findings(one)[0].text
+
+
 def test_what_succeeded_when_repeated_is_less_severe() -> None:
     run = workflow(key=["align[1]"] + [f"align[{n}]" for n in range(1, 24)], state=["failed"] + 23 * ["done"])
     (one,) = findings(run)
@@ -399,7 +417,7 @@ def test_many_of_one_kind_are_folded_into_one_line() -> None:
     said = findings(run)
     assert [one.subject for one in said[:10]] == [f"g{n:02}" for n in range(10)]
     assert said[10].subject == "14 more findings" and len(said) == 11
-    assert said[10].text == "like these, which cost 0.23 core hours: g10, g11, g12 and 11 more."
+    assert said[10].text == "like these, 0.23 core hours in all: g10, g11, g12 and 11 more."
 
 
 def test_the_profile_lines_are_what_snakemake_reads() -> None:

@@ -11,7 +11,7 @@ from jumper.analysis.units import human_bytes
 #: The kernel's OOM killer ended processes on the node between this worker's start and its death.
 OOM = "oom"
 #: What is said of an attempt without an end where nothing else is known.
-NO_END = "no end was recorded: its process or node died, or it still runs"
+NO_END = "no end was recorded: what watched it, its process or its node was ended, or it still runs"
 #: What is said of an attempt whose monitor is still there.
 RUNS = "it ran when the run was read"
 
@@ -28,12 +28,15 @@ class End:
         RSS at which its nanny ended it.
     oom : bool
         Whether the kernel's OOM killer struck on its node meanwhile.
+    name : str
+        What its scheduler calls it; empty where that is not known.
     """
 
     joined: bool = False
     left: bool = False
     held_bytes: int | None = None
     oom: bool = False
+    name: str = ""
 
     @property
     def alive(self) -> bool:
@@ -57,7 +60,7 @@ def ends_of(records: Iterable[Mapping[str, Any]]) -> dict[str, End]:
         end = ends.setdefault(str(event["worker"]), End())
         kind = event.get("kind")
         if kind == "worker-joined":
-            end.joined, end.left = True, False
+            end.joined, end.left, end.name = True, False, str(event.get("name") or "")
         elif kind == "worker-left":
             end.left = True
         elif kind == "worker-memory":
@@ -76,7 +79,8 @@ def explain(row: dict[str, Any], ends: Mapping[str, End]) -> None:
         row["state"], row["reason"] = None, "it ran when the run was collected"
         return
     if end.left and row["reason"] == NO_END:
-        row["reason"] = f"its worker {row['worker']} left while it ran"
+        named = f"{end.name} ({row['worker']})" if end.name else row["worker"]
+        row["reason"] = f"its worker {named} left while it ran"
     why = []
     if end.held_bytes is not None:
         why.append(f"its nanny ended it when it held {human_bytes(end.held_bytes)}")

@@ -63,7 +63,7 @@ def percent(part: float) -> str:
     >>> percent(0.372), percent(0.0028), percent(0), percent(1.5)
     ('37%', '<1%', '0%', '150%')
     """
-    return "<1%" if 0 < part < 0.005 else f"{part:.0%}"
+    return "<1%" if 0 < part <= 0.005 else f"{part:.0%}"
 
 
 def counted(number: int, thing: str) -> str:

@@ -34,17 +34,18 @@ def found_in(run: RunTables) -> list[Finding]:
 
 
 def lead(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding whose change is most worthwhile, or None where none says what to do.
+    """Return the finding whose change is most worthwhile, or None where none says what to do or is severe.
 
-    The first by rank with a change to paste, else the first that says what to do.
+    The first by rank with a change to paste, else the first that says what to do or is severe.
 
     Examples
     --------
     >>> from jumper.analysis.findings import Finding
-    >>> lead([Finding("high", "a", "failed"), Finding("medium", "b", "asks for too much", "Ask for less.")]).subject
+    >>> lead([Finding("medium", "a", "is odd"), Finding("medium", "b", "asks for too much", "Ask for less.")]).subject
     'b'
     """
-    return next((one for one in findings if one.snippet), next((one for one in findings if one.action), None))
+    said = next((one for one in findings if one.action or one.severity == "high"), None)
+    return next((one for one in findings if one.snippet), said)
 
 
 def as_json(run: RunTables) -> dict[str, Any]:

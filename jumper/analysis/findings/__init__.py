@@ -74,7 +74,7 @@ def _folded(found: list[Finding]) -> Iterator[Finding]:
     rest = found[most:]
     if rest:
         cost = sum(one.core_hours or 0.0 for one in rest)
-        spent = f", which cost {hours(cost, 'core')}" if 3600 * cost >= 1 else ""
+        spent = f", {hours(cost, 'core')} in all" if 3600 * cost >= 1 else ""
         text = f"like these{spent}: {listed(list(dict.fromkeys(one.subject for one in rest)))}."
         yield Finding(rest[0].severity, many(len(rest), "more finding"), text, name=rest[0].name)
 

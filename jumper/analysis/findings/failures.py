@@ -1,74 +1,109 @@
-"""What failed: groups whose attempts failed or were lost and what that cost; attempts that memory ended."""
+"""What failed: groups whose attempts failed or were lost, and what they occupied; attempts that memory ended."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from jumper.analysis.findings import snippets
-from jumper.analysis.findings.finding import Finding, Severity, hours, many
+from jumper.analysis.findings.finding import Finding, Severity, hours, listed, many
 from jumper.analysis.findings.thresholds import NEAR
 from jumper.analysis.findings.view import View
-from jumper.analysis.units import human_bytes
+from jumper.analysis.units import human_bytes, percent
 
-#: Most deaths that are told one by one, from the largest.
-DEATHS = 5
 #: Most attempts that a finding names.
 NAMED = 3
+#: A task has grown in a worker's process where that holds so much of it more than before.
+_GROWN = 0.05
+_LEFT = re.compile(r"^its worker \S.* left while it ran")
 
 
 def failed(view: View) -> Iterator[Finding]:
-    """Groups whose attempts failed, or were lost with their worker or node."""
+    """Groups whose attempts failed, or were lost."""
     states, reasons, codes, keys = (view.texts(name) for name in ("state", "reason", "exit_code", "key"))
-    for state, verb in (("lost", "was lost with its worker or node"), ("failed", "failed")):
+    for state in ("lost", "failed"):
         which = states == state
         for group, rows in view.groups.items():
             bad = rows[which[rows]]
             if not len(bad):
                 continue
-            cost = float(view.core_hours[bad].sum())
-            why = sorted({str(reasons[i] or (f"exit status {codes[i]}" if codes[i] else "")) for i in bad} - {""})
+            held = float(view.core_hours[bad].sum())
+            why = _reasons([str(reasons[i] or (f"exit status {codes[i]}" if codes[i] else "")) for i in bad])
             lost = set(keys[bad])
             done = {key for key in keys[rows][view.done[rows]] if key in lost}
             again = sum(keys[i] in done for i in bad)
-            text = f"{verb} in {len(bad):,} of {many(len(rows), 'attempt')}"
-            text += f", which cost {hours(cost, 'core')}" if 3600 * cost >= 1 else ""
+            with_worker = " with its worker" if all(view.texts("worker")[bad]) else ""
+            text = f"was lost{with_worker}" if state == "lost" else "failed"
+            text += f" in {len(bad):,} of {many(len(rows), 'attempt')}"
+            text += f", which occupied {hours(held, 'core')}" if 3600 * held >= 1 else ""
             text += (f": {'; '.join(why[:3])}" if why else "") + "."
             if again:
                 text += f" {f'{again:,} of them' if again < len(bad) else 'All'} succeeded when repeated."
             named = list(dict.fromkeys(keys[bad]))
-            more = f" and {len(named) - NAMED:,} more" if len(named) > NAMED else ""
-            action = f"It was {', '.join(named[:NAMED])}{more}."
+            action = f"It was {listed(named, NAMED)}." if named != [group] else ""
             severity: Severity = "medium" if again == len(bad) else "high"
-            yield Finding(severity, group, text, action, name="failed", core_hours=cost)
+            yield Finding(severity, group, text, action, name="failed", core_hours=held)
+
+
+def _reasons(said: list[str]) -> list[str]:
+    """Return the different reasons; where workers left, each of several is not named."""
+    different = sorted(set(said) - {""})
+    if len(different) > 1:
+        different = sorted({_LEFT.sub("its worker left while it ran", reason) for reason in different})
+    return different
 
 
 def killed(view: View) -> Iterator[Finding]:
-    """Attempts that ended with their worker or at their memory, and what they had grown to."""
-    states, keys, workers, nodes = (view.texts(name) for name in ("state", "key", "worker", "node"))
-    reasons, codes = view.texts("reason"), view.texts("exit_code")
-    peaks, starts = view.floats("memory_peak_bytes"), view.floats("rss_start_bytes")
-    limit = view.floats("memory_limit_bytes")
+    """Attempts that ended with their worker or at their memory, and what the largest of a group had grown to."""
+    states, reasons = view.texts("state"), view.texts("reason")
+    peaks, limit = view.floats("memory_peak_bytes"), view.floats("memory_limit_bytes")
     bound = np.where(limit > 0, limit, view.bound)
-    near = peaks / np.where(bound > 0, bound, np.nan)
-    by_memory = (near >= NEAR) | view.flagged("oom")
+    part = peaks / np.where(bound > 0, bound, np.nan)
+    by_memory = (part >= NEAR) | view.flagged("oom")
     lost = np.flatnonzero(states == "lost")
     by_memory[lost] |= np.array(["nanny ended it" in reason for reason in reasons[lost]], dtype=bool)
-    which = np.flatnonzero((peaks > 0) & ((states == "lost") | ((states == "failed") & by_memory)))
-    for i in which[np.argsort(-peaks[which], kind="stable")][:DEATHS]:
-        before = f"from {human_bytes(starts[i])} " if peaks[i] > starts[i] > 0 else ""
-        allowed = f", {near[i]:.0%} of the {human_bytes(bound[i])} allowed," if np.isfinite(near[i]) else ""
-        where = f"worker {workers[i]} on {nodes[i]}" if workers[i] else f"its process or node {nodes[i]}"
-        ended = f"{where} died" if states[i] == "lost" else f"it failed{f' with status {codes[i]}' if codes[i] else ''}"
-        text = f"{keys[i]} had grown {before}to {human_bytes(peaks[i])}{allowed} when {ended}."
-        if view.flagged("shared")[i]:
-            text += " Other tasks ran in the process; the memory is all of theirs."
-        group = str(view.texts("group")[i])
-        if by_memory[i]:
+    which = (peaks > 0) & ((states == "lost") | ((states == "failed") & by_memory))
+    for group, rows in view.groups.items():
+        alike: dict[tuple[str, bool], list[int]] = {}
+        for i in rows[which[rows]]:
+            alike.setdefault((states[i], bool(by_memory[i])), []).append(int(i))
+        for (_, memory), ended in sorted(alike.items()):
+            i = max(ended, key=lambda row: peaks[row])
+            allowed = f", {percent(part[i])} of the {human_bytes(bound[i])} allowed," if np.isfinite(part[i]) else ""
+            text = f"{_grown(view, i)}{allowed} when {_end(view, i)}{_which(view, i, len(ended))}."
+            if view.flagged("shared")[i]:
+                text += " Other tasks ran in the process; the memory is all of theirs."
+            if not memory:
+                action = f"Memory is not what ended {'it' if len(ended) == 1 else 'them'}, as far as was seen."
+                yield Finding("info", group, text, action, name="killed")
+                continue
             wanted = 1.2 * float(peaks[i]) + float(view.beside[i])
             action = f"Give it more than {human_bytes(wanted)}, or work in smaller pieces."
             snippet = snippets.memory(view.kind_of(i), group, wanted, view.slurm)
             yield Finding("high", group, text, action, snippet, "killed")
-        else:
-            yield Finding("info", group, text, "Memory is not what ended it, as far as was seen.", name="killed")
+
+
+def _grown(view: View, row: int) -> str:
+    """Say what an attempt had grown to, and from what where that is less."""
+    peak, start = float(view.floats("memory_peak_bytes")[row]), float(view.floats("rss_start_bytes")[row])
+    if peak - start >= _GROWN * peak and start > 0:
+        return f"had grown from {human_bytes(start)} to {human_bytes(peak)}"
+    return f"had reached {human_bytes(peak)}"
+
+
+def _end(view: View, row: int) -> str:
+    """Say how an attempt ended, as far as it is known."""
+    worker, node, code = (view.texts(name)[row] for name in ("worker", "node", "exit_code"))
+    if view.texts("state")[row] == "lost":
+        return f"worker {worker} on {node} died" if worker else "its record ended"
+    return f"it failed{f' with status {code}' if code else ''}"
+
+
+def _which(view: View, row: int, count: int) -> str:
+    """Say which attempt it was, where its group does not say it, and of how many."""
+    key, group = view.texts("key")[row], view.texts("group")[row]
+    parts = [str(key)] if key != group else []
+    parts += [f"the largest of {many(count, 'attempt')} that ended so"] if count > 1 else []
+    return f"; it was {', '.join(parts)}" if parts else ""

@@ -87,7 +87,7 @@ def stragglers(view: View) -> Iterator[Finding]:
             chance = min(p for p, _, _ in sure)
             odds = f"1 in {1 / chance:,.0f}" if chance > 1e-6 else "less than 1 in a million"
             text = (f"is slow: {listed([words for *_, words in sorted(sure, key=lambda case: -case[1])])} (medians; by "
-                    f"chance {odds}). That cost {hours(cost, 'core')}.")  # fmt: skip
+                    f"chance {odds}). That is {hours(cost, 'core')} more.")  # fmt: skip
             action = "Look at its clock frequency, its neighbours, its disk; or leave it out."
             yield Finding("medium", node, text, action, name="straggler", core_hours=cost)
 
