@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from jumper_snakemake.main import MainRun
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="jumper-workflows", prog_name="jumper-snakemake")
 def main() -> None:
     """Measure what each job of a Snakemake workflow costs."""
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@main.command(context_settings={"allow_interspersed_args": False})
 @click.option("--interval", default=Settings._field_defaults["interval"], help="Seconds between two samples of a job.")
 @click.option("--dir", "folder", default=None, help="Runs are made in its folder runs/; default: .snakemake/jumper.")
 @click.option(

@@ -69,6 +69,15 @@ def test_a_place_that_cannot_be_written_names_the_option_that_there_is() -> None
     assert done.stderr.endswith(told)
 
 
+def test_a_misspelt_option_is_no_command() -> None:
+    done = jumper_snakemake("run", "--intervall", "1", "--", "true")
+    assert done.returncode == 2
+    assert "No such option" in done.stderr and "--interval" in done.stderr
+    shown = jumper_snakemake("run", "-h")
+    assert shown.returncode == 0 and "COMMAND" in shown.stdout
+    assert jumper_snakemake("run", "sh", "-c", "exit 3").returncode == 3  # what follows a command is its own
+
+
 @pytest.mark.parametrize("replace", [True, False])
 def test_benchmark_files_can_be_left_to_snakemake(replace: bool) -> None:
     code = f"""
