@@ -47,7 +47,9 @@ def test_notebooks_are_kept_without_what_they_showed(path: Path) -> None:
 def test_the_dask_notebook_shows_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     cells = executed("dask.ipynb", tmp_path, monkeypatch)
-    card = next(shown([cell], "run") for cell in cells if cell.source == "run")
+    (asked,) = [cell for cell in cells if cell.source == "run"]
+    assert [output.output_type for output in asked.outputs] == ["execute_result"]  # the card and its text are one
+    card = shown([asked], "run")
     assert "compress" in card["text/html"] and card["text/plain"].startswith("<jumper run")
     for picture in ("timeline()", "distribution()", "hv.HLine"):
         assert {"text/html", "application/vnd.holoviews_exec.v0+json"} <= set(shown(cells, picture)), picture

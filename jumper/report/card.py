@@ -50,7 +50,8 @@ def repr_terminal(run: Any) -> str:
 
     from jumper.report.terminal import summary_table
 
-    console = Console(file=StringIO(), width=Console().width, color_system=None)
+    # in a notebook it would show the table there
+    console = Console(file=StringIO(), width=Console().width, color_system=None, force_jupyter=False)
     console.print(summary_table(run))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     return "\n".join([repr_text(run), "", *(line.rstrip() for line in lines)]).rstrip()
