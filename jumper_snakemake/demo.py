@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from jumper.schema.errors import MissingExtraError, RunError
-from jumper.store.rundir import free_place
+from jumper.store.rundir import free_place, writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,13 +137,15 @@ def run_demo(output: Path, console: Console) -> Path:
     from jumper.report.terminal import summary_table
 
     place = free_place(Path(output))
+    with writing(place):  # before all that it takes
+        place.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="jumper-demo-") as scratch:
         folder = Path(scratch)
         prepare(folder)
         execute(folder, console)
         (made,) = (folder / "jumper" / "runs").iterdir()
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(made, place, dirs_exist_ok=True)
+        with writing(place):
+            shutil.copytree(made, place, dirs_exist_ok=True)
     run = open_run(place)
     report = run.report()
     console.print(summary_table(run))

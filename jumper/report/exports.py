@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast, get_args
 
 from jumper.report.extra import need
 from jumper.schema.errors import JumperError
-from jumper.store.rundir import replacing
+from jumper.store.rundir import replacing, writing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +81,7 @@ def export(run: RunTables, form: str, path: Path, progress: Progress | None = No
         raise JumperError(f"no format {form!r}; there are {', '.join(get_args(Format))}")
     need("numpy", "pandas", "pyarrow")
     done = 0
-    with replacing(path) as partial, _opened(partial, path) as file:
+    with writing(path), replacing(path) as partial, _opened(partial, path) as file:
         for piece, more in _pieces(run, form):
             file.write(piece if isinstance(piece, bytes) else piece.encode())
             if more and progress is not None:
@@ -91,12 +91,9 @@ def export(run: RunTables, form: str, path: Path, progress: Progress | None = No
 
 
 def _opened(path: Path, target: Path) -> AbstractContextManager[IO[bytes]]:
-    try:
-        if target.suffix == ".gz":
-            return cast("IO[bytes]", gzip.open(path, "wb", compresslevel=6))
-        return path.open("wb")
-    except OSError as error:
-        raise JumperError(f"cannot write {target}: {error.strerror}; choose another place") from error
+    if target.suffix == ".gz":
+        return cast("IO[bytes]", gzip.open(path, "wb", compresslevel=6))
+    return path.open("wb")
 
 
 def _total(run: RunTables, form: str) -> int:

@@ -100,6 +100,28 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.unlink()
 
 
+@contextlib.contextmanager
+def writing(place: Path, what: str = "") -> Iterator[None]:
+    """Say in one line that a place cannot be written, where the system says so to this block.
+
+    Raises
+    ------
+    RunError
+
+    Examples
+    --------
+    >>> with writing(Path("/dev/null/a.csv"), "the table to "):
+    ...     Path("/dev/null/a.csv").write_text("")
+    Traceback (most recent call last):
+        ...
+    jumper.schema.errors.RunError: cannot write the table to /dev/null/a.csv: Not a directory; choose another place
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"cannot write {what}{place}: {error.strerror or error}; choose another place") from error
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file, and its folder where there is none, so that a reader sees the old one or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -191,6 +213,11 @@ class RunDirectory:
             Where this is no run, or one of a newer schema.
         """
         if not self.path.is_dir():
+            if self.path.exists():
+                raise RunError(
+                    f"{self.path} is not a run: it is a file, and a run is a directory that holds a run.json; "
+                    "name the directory that `jumper run`, Snakemake or Dask said it wrote"
+                )
             raise RunError(f"{self.path} is not a run: there is no such directory")
         file = self.path / "run.json"
         try:

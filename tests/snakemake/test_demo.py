@@ -47,6 +47,15 @@ def test_the_demo_leaves_a_run_with_its_report(
     assert "steps" not in said
 
 
+def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "snakemake", "-o", "/proc/jumper-demo"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "jumper: cannot write /proc/jumper-demo: No such file or directory; choose another place\n"
+    assert said.out == ""
+
+
 def test_a_workflow_that_fails_is_told_in_one_line(elsewhere: Path) -> None:
     (elsewhere / "Snakefile").write_text("rule one:\n    input: 'nowhere.txt'\n")
     with pytest.raises(RunError, match=r"snakemake ended with status 1: .*nowhere.txt"):

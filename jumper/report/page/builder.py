@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumper.report.extra import need
-from jumper.schema.errors import RunError
+from jumper.store.rundir import replacing, writing
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import RunTables
@@ -45,19 +44,8 @@ def write_report(run: RunTables, path: str | os.PathLike[str], theme: str = "lig
     if target.is_dir():
         target = target / "report.html"
     text = page(run, theme)
-    try:
-        handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(draft, 0o644)
-            os.replace(draft, target)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        reason = error.strerror or error
-        raise RunError(f"cannot write the report to {target}: {reason}; choose another place") from error
+    with writing(target, "the report to "), replacing(target) as partial:
+        partial.write_text(text, encoding="utf-8")
     return target
 
 
