@@ -20,12 +20,13 @@ from rich.console import Console
 from jumper.analysis import timeline
 from jumper.analysis.findings import Finding, findings
 from jumper.analysis.units import digits, human_bytes, human_seconds, percent
-from jumper.report import terminal
+from jumper.report import charts, terminal
 from jumper.report.card import repr_html, repr_text
 from jumper.report.data import OTHER_GROUPS, RunRows
 from jumper.report.elements import MOST_BARS
 from jumper.report.found import FindingsText, as_json, found_in, lead
 from jumper.report.page import builder, figures, tables, write_report
+from jumper.report.page import charts as page_charts
 from jumper.report.plots import Plots
 from jumper.report.theme import DARK, LIGHT
 from jumper.schema.errors import JumperError, RunError
@@ -284,6 +285,29 @@ def test_page_terminal_and_tables_say_the_same() -> None:
     said = " ".join(out.getvalue().split())
     for one in found:
         assert one["text"] in words and one["text"] in said, one["text"]
+
+
+def test_what_attempts_asked_for_differently_is_a_range_and_never_what_none_of_them_asked_for() -> None:
+    """An attempt that was killed, asked for 100 MB; the next one for 200 MB, and used 80 % of it."""
+    mb = 10**6
+    row = {"group": "sort", "kind": "snakemake", "node": "n1", "start_ns": made.START_NS, "wall_s": 1.0, "cpu_s": 1.0}
+    run = made.make(0)
+    run.tasks = made.tasks_table([
+        {**row, "key": f"sort{part}", "attempt_id": f"{part}.1.{attempt}", "attempt": attempt, "threads_asked": attempt,
+         "state": state, "memory_asked_bytes": attempt * 100 * mb, "memory_peak_bytes": peak * mb}
+        for part in range(3) for attempt, state, peak in ((1, "failed", 100), (2, "done", 160))
+    ])  # fmt: skip
+    rows = RunRows(run)
+    [group] = tables.groups(rows)
+    assert (group["asked"], group["used_text"], group["busy_text"]) == ("95.4 to 191 MiB", "80%", "1.00 of 1 to 2")
+    chart = page_charts.asked(rows)
+    assert chart is not None
+    [drawn] = chart["rows"]
+    assert drawn["text"] == "asked 95.4 to 191 MiB, highest peak 153 MiB (80%)"
+    assert drawn["asked"] == chart["x"](200 * mb) and drawn["peak"] == chart["x"](160 * mb)
+    for what, most in (("memory", 200 * mb), ("threads", 2)):
+        [asked] = charts.asked_rows(rows, what)["asked"]
+        assert asked == most
 
 
 def test_the_first_sentence_is_the_change_that_is_worth_most() -> None:

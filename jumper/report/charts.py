@@ -5,7 +5,7 @@ They lie beside the rows of the timeline (:mod:`jumper.report.elements`) and loo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +76,37 @@ def distribution(rows: RunRows, theme: Theme, column: str) -> Any | None:
     )  # fmt: skip
 
 
+def asked_of(rows: RunRows, what: str) -> dict[str, tuple[float, float, str]]:
+    """Return the least and the most that attempts of each group asked for, and ``asked``.
+
+    Of a group none of whose attempts did: what they were allowed, and ``allowed``. One that has neither is left out.
+    An attempt that is tried again may ask for more, and one of a larger file, too: a mean of these nobody asked for.
+    """
+    codes, names = rows.group
+    out: dict[str, tuple[float, float, str]] = {}
+    for column, word in zip(ASKED[what][1], ("asked", "allowed"), strict=False):
+        amount = pd.Series(floats(rows.run.tasks, column))
+        bounds = amount.where(amount > 0).groupby(codes).agg(["min", "max"]).dropna()
+        found = zip(bounds.index, bounds["min"], bounds["max"], strict=True)
+        out = {**{names[code]: (float(least), float(most), word) for code, least, most in found}, **out}
+    return out
+
+
+def ranged(least: float, most: float, say: Callable[[float], str]) -> str:
+    """Return a range as words, or the one value where both are said alike.
+
+    Examples
+    --------
+    >>> ranged(2**20, 3 * 2**20, human_bytes), ranged(2**20, 2**30, human_bytes), ranged(2, 2, digits)
+    ('1.00 to 3.00 MiB', '1.00 MiB to 1.00 GiB', '2.00')
+    """
+    low, high = say(least), say(most)
+    if low == high:
+        return high
+    number, _, unit = low.partition(" ")
+    return f"{number if unit == high.partition(' ')[2] else low} to {high}"
+
+
 def asked_rows(rows: RunRows, what: str) -> pd.DataFrame:
     """Return what groups used beside what they asked for, the most wasteful first; no row where a group says one only.
 
@@ -83,25 +114,16 @@ def asked_rows(rows: RunRows, what: str) -> pd.DataFrame:
     -------
     DataFrame
         ``group``, ``attempts``, ``lowest``, ``median``, ``highest`` (of the attempts that
-        succeeded), ``asked`` (median over all attempts of what was asked for, else allowed),
-        ``word``: which of the two.
+        succeeded), ``asked``, ``least_asked``, ``word``: as of :func:`asked_of`.
     """
-    used_of, columns = ASKED[what]
-    tasks = rows.run.tasks
-    words = np.where(floats(tasks, columns[0]) > 0, "asked", "allowed")
-    asked = np.full(len(tasks), np.nan)
-    for column in columns:
-        more = floats(tasks, column)
-        asked = np.where(np.isfinite(asked), asked, np.where(more > 0, more, np.nan))
-    codes, names = rows.group
-    table = []
+    used_of, _ = ASKED[what]
+    bounds, table = asked_of(rows, what), []
     for name, line in values(rows, used_of).items():
-        mine = codes == names.index(name)
-        known = asked[mine & np.isfinite(asked)]
-        if len(known):
-            word = "asked" if "asked" in words[mine] else "allowed"
-            table.append((name, len(line), line.min(), np.median(line), line.max(), np.median(known), word))
-    frame = pd.DataFrame(table, columns=["group", "attempts", "lowest", "median", "highest", "asked", "word"])
+        if name in bounds:
+            least, most, word = bounds[name]
+            table.append((name, len(line), line.min(), np.median(line), line.max(), most, least, word))
+    names = ["group", "attempts", "lowest", "median", "highest", "asked", "least_asked", "word"]
+    frame = pd.DataFrame(table, columns=names)
     waste = (frame["asked"] - frame["highest"]) * frame["attempts"]
     return frame.iloc[np.argsort(-waste.to_numpy(dtype=float), kind="stable")].reset_index(drop=True)
 
@@ -119,6 +141,8 @@ def asked_vs_used(rows: RunRows, theme: Theme, what: str) -> Any | None:
     top = float(table[figures].to_numpy(dtype=float).max()) or 1.0
     scale, unit = _scale(used_of, top)
     said = {f"{name}_said": [_said(used_of, value) for value in table[name]] for name in figures}
+    between = zip(table["least_asked"], table["asked"], strict=True)
+    said["asked_said"] = [ranged(*pair, lambda value: _said(used_of, value)) for pair in between]
     share = [percent(value) for value in table["highest"] / table["asked"]]
     row = np.arange(len(table)) + 0.5
     frame = (table[figures] / scale).assign(

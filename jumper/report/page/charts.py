@@ -11,7 +11,7 @@ import numpy as np
 
 from jumper.analysis.tables import floats
 from jumper.analysis.units import digits, human_bytes, human_seconds, percent
-from jumper.report.charts import asked_rows, values
+from jumper.report.charts import asked_rows, ranged, values
 from jumper.report.data import RunRows
 from jumper.report.theme import OTHER
 
@@ -71,11 +71,10 @@ def asked(rows: RunRows) -> dict[str, Any] | None:
     bounds = " or ".join(word for word in ("asked for", "allowed") if (table["word"] == word.split()[0]).any())
     chart = _frame(f"Memory: {bounds} (tick) and highest peak (bar)", len(table), top, human_bytes, 1200, 130, 270)
     x = chart["x"]
-    figures = zip(
-        map(str, table["group"]), floats(table, "highest"), floats(table, "asked"), table["word"], strict=True
-    )
-    for number, (group, peak, bound, word) in enumerate(figures):
-        text = f"{word} {human_bytes(bound)}, highest peak {human_bytes(peak)} ({percent(peak / bound)})"
+    figures = zip(map(str, table["group"]), floats(table, "highest"), floats(table, "least_asked"),
+                  floats(table, "asked"), table["word"], strict=True)  # fmt: skip
+    for number, (group, peak, least, bound, word) in enumerate(figures):
+        text = f"{word} {ranged(least, bound, human_bytes)}, highest peak {human_bytes(peak)} ({percent(peak / bound)})"
         chart["rows"].append({
             "label": _label(group), "y": TOP + ROW * number + ROW // 2, "colour": rows.colour.get(group, OTHER),
             "peak": x(peak), "box": x(peak) - chart["left"], "asked": x(bound),

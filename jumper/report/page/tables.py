@@ -14,6 +14,7 @@ from jumper.analysis.summary import lists, summarize
 from jumper.analysis.tables import RunTables, floats, in_series, series, texts, times
 from jumper.analysis.timeline import NO_NAME
 from jumper.analysis.units import digits, human_bytes, human_seconds, percent
+from jumper.report.charts import asked_of, ranged
 from jumper.report.data import RunRows
 from jumper.report.theme import OTHER
 from jumper.schema.tasks import TASK_COLUMNS
@@ -35,7 +36,7 @@ GROUP_HEADS = (
     ("group", ""), ("tasks", ""), ("failed", "failed or lost"), ("CPU time", "of all tasks of the group"),
     ("median", "wall time"), ("longest", "wall time"), ("cores used", "CPU time over wall time, of threads asked for"),
     ("memory peak", "highest of any task"), ("asked", "memory asked for, else allowed"),
-    ("used", "highest peak, of what was asked for or allowed"), ("read", "through system calls"),
+    ("used", "highest peak, of the most that was asked for or allowed"), ("read", "through system calls"),
     ("written", "through system calls"), ("limited by", "what keeps it from being faster, where the data say so"),
     ("flagged", "tasks that carry a flag: shared, estimated, truncated, ..."),
 )  # fmt: skip
@@ -46,25 +47,27 @@ MOST_ROWS = 200
 def groups(rows: RunRows, found: Sequence[Finding] = ()) -> list[dict[str, Any]]:
     """Return the rows of the table of groups, texts and shares ready to show."""
     table = rows.by_group
-    asked_threads = _threads_asked(rows)
+    asked_threads, threads_between = _threads_asked(rows), asked_of(rows, "threads")
+    bounds = asked_of(rows, "memory")
     limits = {one.subject: LIMITS[one.name] for one in found if one.name in LIMITS}
     out = []
     for name, row in table.head(MOST_ROWS).iterrows():
         value = {key: None if pd.isna(item) else float(item) for key, item in row.items()}
-        peak, asked = value["memory_peak_bytes"], value["memory_asked_bytes"] or value["memory_limit_bytes"]
-        cores, threads = value["cores"], asked_threads.get(str(name))
+        shown = str(name) or NO_NAME
+        least, asked, word = bounds.get(shown, (0.0, 0.0, ""))
+        peak, cores, threads = value["memory_peak_bytes"], value["cores"], asked_threads.get(str(name))
         busy = cores / threads if cores is not None and threads else None
         used = peak / asked if peak is not None and asked else None
-        shown = str(name) or NO_NAME
+        between = ranged(*threads_between[shown][:2], "{:g}".format) if shown in threads_between else ""
         limit = limits.get(shown) or ("CPU" if busy is not None and busy >= CPU_BOUND else "")
         out.append({
             "name": shown, "colour": rows.colour.get(shown, OTHER), "attempts": f"{value['attempts']:,.0f}",
             "failed": f"{value['failed']:,.0f}", "bad": bool(value["failed"]),
             "cpu": human_seconds(value["cpu_s"]), "median": human_seconds(value["wall_median_s"]),
             "longest": human_seconds(value["wall_max_s"]),
-            "busy_text": "" if cores is None else digits(cores) + (f" of {digits(threads)}" if threads else ""),
+            "busy_text": "" if cores is None else digits(cores) + (f" of {between}" if threads else ""),
             "busy_share": None if busy is None else 100 * busy, "peak": human_bytes(peak),
-            "asked": human_bytes(asked) + (" allowed" if asked and value["memory_asked_bytes"] is None else ""),
+            "asked": "" if not asked else ranged(least, asked, human_bytes) + (" allowed" * (word == "allowed")),
             "used_text": "" if used is None else percent(used), "used_share": None if used is None else 100 * used,
             "read": human_bytes(value["read_bytes"] if value["read_chars"] is None else value["read_chars"]),
             "written": human_bytes(value["write_bytes"] if value["write_chars"] is None else value["write_chars"]),
