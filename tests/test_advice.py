@@ -166,11 +166,12 @@ def test_peaks_that_say_too_little_are_not_learned_from(flag: str) -> None:
     tasks = table(uniform(20), flags=[[flag]] * 16 + [[]] * 4)
     found = only(tasks)
     assert found.memory is None and found.attempts == 4
-    assert found.notes == (f"16 left out: {flag}", "no advice on memory: 4 of 5 attempts with a sure peak")
+    assert found.notes == (f"16 left out: {flag}", "no advice on memory: 4 attempts with a sure peak, 5 are needed")
 
 
 def test_no_data_is_no_advice() -> None:
     assert advise(made.tasks_table([])) == []
+    assert "no advice on memory: 1 attempt with a sure peak, 5 are needed" in only(table([GB])).notes
     for tasks in (table([GB]), table([None] * 20), table(uniform(20), wall_s=None), table(uniform(20), state="failed")):
         found = only(tasks)
         assert found.memory is None and found.notes

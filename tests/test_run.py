@@ -161,6 +161,16 @@ def test_what_is_not_a_run_is_said_in_one_line(tmp_path: Path, content: dict[str
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_is_said_to_be_one_and_what_a_run_is(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n")
+    with pytest.raises(RunError) as caught:
+        jumper.open_run(tmp_path / "t.csv")
+    assert str(caught.value) == (
+        f"{tmp_path}/t.csv is not a run: it is a file, and a run is a directory that holds a run.json; "
+        "name the directory that `jumper run`, Snakemake or Dask said it wrote"
+    )
+
+
 def test_a_run_whose_json_was_lost_is_recovered_from_its_segments(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run")
     (path / "run.json").unlink()

@@ -18,7 +18,7 @@ from jumper.analysis.backtest import FIRST, Attempts, Replay, Trial, choose, rep
 from jumper.analysis.sizing import FEW, MARGIN, TAILS, Rule, upper
 from jumper.analysis.summary import lists
 from jumper.analysis.tables import floats, texts, times
-from jumper.analysis.units import human_bytes
+from jumper.analysis.units import counted, human_bytes
 
 if TYPE_CHECKING:
     from jumper.analysis.tables import Bools, Floats, Ints
@@ -182,7 +182,8 @@ def _advice(
     if memory.at_limit:
         notes.append(f"{memory.at_limit} ended at the limit: what they need is not known, taken as twice the limit")
     if rule is None:
-        notes.append(f"no advice on memory: {len(memory.used)} of {ENOUGH} attempts with a sure peak")
+        sure = counted(len(memory.used), "attempt")
+        notes.append(f"no advice on memory: {sure} with a sure peak, {ENOUGH} are needed")
     elif tested is None:
         notes.append("too few attempts for a back-test")
     if rule is not None and (beside := float(table.beside[rows].max())):
