@@ -42,6 +42,11 @@ def test_targets_stand_before_the_flag_and_the_report_is_said_from_where_one_sta
     said = made.done("--directory", "there", *shlex.split(line), logger=())
     (report,) = made.folder.glob("there/.snakemake/jumper/runs/*/report.html")
     assert said.splitlines()[-1] == f"jumper: 1 job measured: {report.relative_to(made.folder)}"
+    target = line.split()[0]
+    for page in (PAGE, (REPOSITORY / "README.md").read_text()):
+        (other,) = re.findall(r"or write `(--logger=jumper)`", page)
+        made.done("-n", other, target, logger=())
+    assert made.call("-n", *other.split("="), target, logger=()).returncode == 2
 
 
 def test_the_other_command_is_the_program_of_this_package() -> None:
