@@ -82,6 +82,17 @@ def test_every_attempt_is_a_bar_with_naive_times(run: made.Made) -> None:
     assert len(set(data["fill"])) == 5
 
 
+def test_the_line_of_what_was_asked_for_is_named_above_the_picture_not_across_it() -> None:
+    from bokeh.models.annotations import Label
+
+    asked = made.make(60)
+    asked.tasks["memory_asked_bytes"] = pd.array([made.GIB] * 60, dtype="Int64")
+    found = {figure.title.text.split(" by ")[0]: figure for figure in _figures(asked)}
+    for name in ("CPU", "Memory"):
+        assert "line: asked by tasks" in found[name].title.text
+        assert "asked by tasks" not in {label.text for label in found[name].select({"type": Label})}
+
+
 def test_rows_without_data_are_not_drawn(run: made.Made) -> None:
     assert [len(_figures(r)) for r in (run, made.make(60, custom=False), made.make(10, samples=False))] == [9, 8, 3]
 

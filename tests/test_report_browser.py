@@ -230,6 +230,22 @@ def test_a_screen_reader_finds_its_way(opened: Page) -> None:
     assert page.locator("#in-words li").count() >= 5 and page.locator("svg.chart[aria-label]").count() >= 3
 
 
+def test_a_low_row_keeps_the_ends_of_its_scale_below_labels_of_three_lines(browser: Any, tmp_path: Path) -> None:
+    run = made.make(3, nodes=1)
+    run.tasks["stop_ns"] = run.tasks["start_ns"] + made.SECOND // 2
+    run.streams = {name: frame[frame["time_ns"] <= made.START_NS + made.SECOND] for name, frame in run.streams.items()}
+    page = Page(browser.new_page(), write_report(run, tmp_path / "r.html")).page
+    inner = page.evaluate("() => Bokeh.documents[0].roots()[0].children.map(plot => plot.inner_height)")
+    assert inner[-1] >= 30, inner  # 0 % and 100 %, 10 px high each
+
+
+def test_the_tables_say_what_read_and_written_mean(opened: Page) -> None:
+    page = opened.page
+    heads = page.evaluate("() => [...document.querySelectorAll('#tasks th')].map(th => [th.textContent, th.title])")
+    assert {title for name, title in heads if name in ("read", "written")} == {"through system calls"}
+    assert "read and written in the tables: through system calls" in page.locator("#groups").inner_text()
+
+
 def test_print_shows_all_and_no_controls(opened: Page) -> None:
     page = opened.page
     page.emulate_media(media="print")

@@ -203,7 +203,7 @@ def _heat(
     ticks = [(len(names) - 0.5 - i, plain(_short(name))) for i, name in enumerate(names)]
     return Picture(
         rows=rows, theme=theme, mark=Image(values, dimension, _span(rows), theme.ramp, theme.gap, word), title=title,
-        height=int(np.clip(44 + 22 * len(names), 76, 420)), limits=(0, len(names)),
+        height=int(np.clip(44 + 22 * len(names), 92, 420)), limits=(0, len(names)),
         ticks=ticks[:: -(-len(ticks) // 30)], grid=False,
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ def stacked(
     highest = top_of(tops[-1])
     if stack.asked is not None:
         highest = max(highest, top_of(stack.asked))
+        title += f", line: {ASKED}"
     shown = stack.capacity is not None and highest > 0.25 * stack.capacity
     if stack.capacity is not None and not shown:
         title += f" ({stack.capacity_label})"
@@ -51,12 +52,9 @@ def stacked(
             field = f"{dimension}_total_{len(stack.layers)}"
             step = Step(x="time", y=field, mode="center", line_color=theme.text, line_width=1.2)
             add(figure, source, step)
-            top = int(np.argmax(stack.asked))
-            place = rows.time[min(top, rows.grid.bins - rows.grid.bins // 10)]
-            _say(figure, theme.text, place, stack.asked[top] * 0.94, ASKED, "top")
         if shown and stack.capacity is not None:
             _line(figure, theme.text, stack.capacity, "dashed")
-            _say(figure, theme.muted, rows.time[2], stack.capacity * 1.02, stack.capacity_label, "bottom")
+            _say(figure, theme.muted, rows.time[2], stack.capacity * 1.02, stack.capacity_label)
 
     blank = stack.missing
     layers = {name: line if blank is None else np.where(blank, np.nan, line) for name, line in stack.layers.items()}
@@ -130,8 +128,8 @@ def _line(figure: Any, colour: str, value: float, dash: str) -> None:
                            line_alpha=0.7))  # fmt: skip
 
 
-def _say(figure: Any, colour: str, time: Any, height: float, text: str, baseline: Literal["top", "bottom"]) -> None:
+def _say(figure: Any, colour: str, time: Any, height: float, text: str) -> None:
     from bokeh.models.annotations import Label
 
     figure.add_layout(Label(x=milliseconds(time), y=float(height), text=text, text_font_size="10px", text_color=colour,
-                            text_font=FONT, text_baseline=baseline))  # fmt: skip
+                            text_font=FONT, text_baseline="bottom"))  # fmt: skip

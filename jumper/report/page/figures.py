@@ -23,14 +23,14 @@ def linked(rows: RunRows, theme: Theme) -> Any | None:
     The overview above them carries the brush. Tapping a bar calls ``jumperShow(number)``
     of the page, with the position of the attempt in the tasks table.
     """
-    from bokeh.models import AllLabels, Column, DatetimeAxis, Range1d, RangeTool
+    from bokeh.models import Column, DatetimeAxis, NoOverlap, Range1d, RangeTool
 
     drawn = list(rows_of(rows, theme))
     if not drawn:
         return None
     start, stop = map(milliseconds, rows.limits)
     span = Range1d(start=start, end=stop, bounds=(start, stop), name="jumper-time")
-    clock = DatetimeAxis(major_label_policy=AllLabels())  # ticks and words of all time axes
+    clock = DatetimeAxis(major_label_policy=NoOverlap(min_distance=6))  # ticks and words of all time axes
     clock.formatter.update(strip_leading_zeros=False, **CLOCK)  # 09:41, as everywhere else on the page
     brush = _figure(overview(rows, theme), Range1d(start=start, end=stop), clock, labelled=True)
     brush.left[0].visible = False

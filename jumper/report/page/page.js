@@ -14,12 +14,13 @@
   const cores = i => { const c = at("cpu_s", i), w = at("wall_s", i); return c === null || !w ? null : c / w };
   const failed = i => ["failed", "lost"].includes(at("state", i));
 
-  // one column of the table: title, value to sort by, text, alignment
+  // one column of the table: title, value to sort by, text, alignment, meaning
+  const CALLS = "through system calls";
   const COLUMNS = [
     ["task", i => at("key", i), String, "l"], ["state", i => at("state", i), String, "l"], ["node", i => at("node", i), String, "l"],
     ["start", i => data.start[i], clock], ["wall time", i => at("wall_s", i), seconds], ["CPU time", i => at("cpu_s", i), seconds],
     ["cores", cores, three], ["memory peak", i => at("memory_peak_bytes", i), bytes], ["asked", i => at("memory_asked_bytes", i), bytes],
-    ["read", i => at("read_chars", i), bytes], ["written", i => at("write_chars", i), bytes],
+    ["read", i => at("read_chars", i), bytes, , CALLS], ["written", i => at("write_chars", i), bytes, , CALLS],
     ["flags", i => at("flags", i), String, "l"],
   ].filter(([, value]) => rows.some(i => value(i) !== null));
 
@@ -41,9 +42,9 @@
     const haystack = rows.map(i => ["key", "node", "worker", "state", "flags", "group"].map(n => at(n, i) ?? "").join(" ").toLowerCase());
 
     for (const name of [...new Set(values.group ?? [])].filter(n => n !== null).sort()) group.append(element("option", name));
-    COLUMNS.forEach(([title, , , side], c) => {
+    COLUMNS.forEach(([title, , , side, meaning], c) => {
       const th = element("th", undefined, side), button = element("button", title);
-      th.scope = "col"; button.type = "button";
+      th.scope = "col"; th.title = meaning ?? ""; button.type = "button";
       th.onclick = () => { down = c === order ? !down : side !== "l"; order = c; draw() };
       th.append(button); head.append(th);
     });
