@@ -356,7 +356,8 @@ def test_what_is_missing_is_said() -> None:
     run.info["coverage"] |= {"missing": [{"node": "n2", "reason": "no shard"}], "torn": 2, "dropped": 1}
     run.events = pd.DataFrame({"kind": ["collector-off"], "text": ["gpu: no driver"]})
     said = {f.subject: f.text for f in findings(run)}
-    assert "n2" in said["1 expected part"] and "2 blocks" in said and "1 block" in said
+    assert said["1 expected part"] == "did not come: node n2: no shard."
+    assert "2 blocks" in said and "1 block" in said
     assert said["A collector was switched off:"] == "gpu: no driver"
 
 
@@ -393,6 +394,14 @@ def test_a_group_of_one_task_is_named_once() -> None:
     (one,) = findings(run)
     assert (one.subject, one.text, one.action) == ("align", "failed in 1 of 1 attempt: exit status 3.", "")
     assert found.lead([one]) == one  # it has no advice, and is what the page must begin with
+
+
+def test_a_long_command_is_named_in_one_line() -> None:
+    command = "sh -c 'i=0\n" + 40 * "echo $i\n" + "'"
+    run = workflow(1, kind="command", key=command, group="sh", state="failed", exit_code=3)
+    (one,) = findings(run)
+    assert one.action.startswith("It was sh -c 'i=0 echo $i echo") and one.action.endswith("….")
+    assert "\n" not in one.action and len(one.action) < 100
 
 
 def test_attempts_that_many_workers_took_with_them_are_one_sentence() -> None:

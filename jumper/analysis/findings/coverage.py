@@ -69,5 +69,6 @@ def own_cost(view: View) -> Iterator[Finding]:
 
 def _words(item: object) -> str:
     if isinstance(item, dict):
-        return ", ".join(f"{key} {value}" for key, value in item.items())
+        reason = f": {item['reason']}" if item.get("reason") else ""
+        return ", ".join(f"{key} {value}" for key, value in item.items() if key != "reason") + reason
     return str(item)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from jumper.analysis.findings import snippets
-from jumper.analysis.findings.finding import Finding, Severity, hours, listed, many
+from jumper.analysis.findings.finding import Finding, Severity, hours, listed, many, shown
 from jumper.analysis.findings.thresholds import NEAR
 from jumper.analysis.findings.view import View
 from jumper.analysis.units import human_bytes, percent
@@ -42,7 +42,7 @@ def failed(view: View) -> Iterator[Finding]:
             if again:
                 text += f" {f'{again:,} of them' if again < len(bad) else 'All'} succeeded when repeated."
             named = list(dict.fromkeys(keys[bad]))
-            action = f"It was {listed(named, NAMED)}." if named != [group] else ""
+            action = f"It was {listed(list(map(shown, named)), NAMED)}." if named != [group] else ""
             severity: Severity = "medium" if again == len(bad) else "high"
             yield Finding(severity, group, text, action, name="failed", core_hours=held)
 
@@ -104,6 +104,6 @@ def _end(view: View, row: int) -> str:
 def _which(view: View, row: int, count: int) -> str:
     """Say which attempt it was, where its group does not say it, and of how many."""
     key, group = view.texts("key")[row], view.texts("group")[row]
-    parts = [str(key)] if key != group else []
+    parts = [shown(key)] if key != group else []
     parts += [f"the largest of {many(count, 'attempt')} that ended so"] if count > 1 else []
     return f"; it was {', '.join(parts)}" if parts else ""

@@ -63,6 +63,18 @@ def hours(value: float, unit: Literal["core", "GB", "GPU"]) -> str:
     return f"{digits(value)} {unit} hours" if value >= 0.1 else f"{digits(3600 * value)} {unit} seconds"
 
 
+def shown(key: str, most: int = 80) -> str:
+    """Return the key of a task as it stands in a sentence: in one line, cut where it is long.
+
+    Examples
+    --------
+    >>> shown("sort\\n  a.txt"), len(shown("x" * 1000))
+    ('sort a.txt', 80)
+    """
+    line = " ".join(str(key).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 def listed(names: list[str], most: int = 3) -> str:
     """Return the first names, and how many more there are.
 

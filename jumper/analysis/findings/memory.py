@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.findings import snippets
-from jumper.analysis.findings.finding import Finding, hours, listed, many
+from jumper.analysis.findings.finding import Finding, hours, listed, many, shown
 from jumper.analysis.findings.thresholds import (
     ENOUGH,
     FAR,
@@ -55,8 +55,9 @@ def near(view: View) -> Iterator[Finding]:
         wanted = float(view.peaks[known].max()) / DASK_SPILL if worker else 1.2 * float(needed.max())
         if enough:
             wanted = _advised(needed)
-        text = (f"reached {human_bytes(view.peaks[i])} of the {human_bytes(view.bound[i])} "
-                f"{'asked for' if asked[i] else 'allowed'} ({part[i]:.0%}), in {view.texts('key')[i]}.")  # fmt: skip
+        text = f"reached {human_bytes(view.peaks[i])} of the {human_bytes(view.bound[i])} "
+        text += f"{'asked for' if asked[i] else 'allowed'} ({part[i]:.0%})"
+        text += f", in {key}." if (key := shown(view.texts("key")[i])) != group else "."
         action = f"{'Allow' if worker else 'Ask for'} {human_bytes(wanted)}, or work in smaller pieces."
         yield Finding("high", group, text, action, snippets.memory(kind, group, wanted, view.slurm), "memory-near")
     yield from _workers_near(view)
@@ -145,7 +146,7 @@ def swapping(view: View) -> Iterator[Finding]:
             i = swapped[np.argmax(swap[swapped])]
             nodes = sorted(set(view.texts("node")[swapped]) - {""})
             text = (f"had up to {human_bytes(swap[i])} swapped out, in {len(swapped):,} of {many(len(rows), 'attempt')}"
-                    f"{f' on {listed(nodes)}' if nodes else ''}; it was {view.texts('key')[i]}.")  # fmt: skip
+                    f"{f' on {listed(nodes)}' if nodes else ''}; it was {shown(view.texts('key')[i])}.")  # fmt: skip
             wanted = 1.2 * float(peaks[i] + swap[i]) + float(view.beside[i])
             snippet = snippets.memory(view.kind_of(i), group, wanted, view.slurm)
             action = "Run fewer at once on a node, or ask for what they need, so that fewer are placed there."

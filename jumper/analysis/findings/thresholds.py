@@ -42,7 +42,9 @@ WORTH = Threshold(
 MOST = Threshold(10, "", "findings", "most of one name that are told one by one; the rest is one line")
 
 NEAR = Threshold(0.95, "memory-near, killed", "of what was asked or allowed", "a peak from here on is near it")
-RISK = Threshold(0.01, "memory-near", "of the attempts", "and, of five or more, above so many are expected to pass it")
+RISK = Threshold(
+    0.01, "memory-near", "of the attempts", "and, of a group of five or more, more are expected to pass it"
+)
 PAUSED = Threshold(0.8, "memory-near", "of a Dask worker's limit", "from here on Dask pauses a worker")
 FAR = Threshold(0.5, "memory-far", "of what was asked", "what is needed, with its margin, is at most this")
 LEAK_BYTES = Threshold(1 << 20, "leak", "B an attempt", "a group leaves memory behind from here on")
