@@ -59,6 +59,13 @@ def test_missing_samples_have_a_colour_of_their_own(run: made.Made) -> None:
     assert share(pixels(silent), LIGHT.gap) == pytest.approx(2 * missing, rel=0.2)
 
 
+def test_memory_that_is_not_known_has_that_colour_too() -> None:
+    late = made.make(40, nodes=2, workers=1)
+    process = late.streams["process"]
+    late.streams["process"] = process[process["time_ns"] > made.START_NS + 20 * made.SECOND]
+    assert share(pixels(late), LIGHT.gap) > 0.005
+
+
 def test_names_are_drawn_as_they_are_and_the_same_each_time() -> None:
     hostile = "<script>&$\\frac{$]]>"
     odd = made.make(12, names=(hostile, "b"))

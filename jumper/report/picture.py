@@ -185,6 +185,9 @@ def _stacked(axis: Any, rows: RunRows, theme: Theme, stack: Stack, unit: float, 
     """Draw layers on each other, what was asked for, and what there is where they come near it."""
     fill = {**rows.colour, OUTSIDE: theme.outside, OTHER_GROUPS: OTHER}
     lines = [np.nan_to_num(line) / unit for line in stack.layers.values()]
+    if stack.missing is not None:
+        axis.fill_between(rows.time, 0, 1, where=stack.missing, transform=axis.get_xaxis_transform(), step="mid",
+                          color=theme.gap, linewidth=0)  # fmt: skip
     axis.stackplot(rows.time, *lines, colors=[fill.get(name, OTHER) for name in stack.layers], linewidth=0)
     top, said = float(np.sum(lines, axis=0).max()), []
     if stack.asked is not None:
@@ -196,6 +199,8 @@ def _stacked(axis: Any, rows: RunRows, theme: Theme, stack: Stack, unit: float, 
         axis.axhline(capacity, color=theme.text, linewidth=0.8, linestyle="--")
         top = max(top, capacity)
         said.append(f"dashed: {stack.capacity_label}")
+    if stack.missing is not None and stack.missing.any():
+        said.append("no samples where it is reddish")
     axis.set_ylim(0, 1.08 * top or 1.0)
     if len(lines) > 1:
         _legend(axis, theme, {name: fill.get(name, OTHER) for name in stack.layers})
