@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import distributed as _distributed
 
 from jumper.schema.errors import MissingExtraError
-from jumper.store.rundir import free_place
+from jumper.store.rundir import free_place, writing
 from jumper_dask.client import collect
 from jumper_dask.plugin import JumperPlugin
 
@@ -57,7 +57,9 @@ def run_demo(output: Path | None, console: Console) -> Path:
         Where the folder cannot be used.
     """
     _check()
-    base = Path(output) if output is not None else Path("jumper-demo")
+    place = free_place(Path(output) if output is not None else Path("jumper-demo"))
+    with writing(place):  # before all that it takes
+        place.mkdir(parents=True, exist_ok=True)
     batches = batches_of(sources())
     console.print(f"{sum(len(b) for b in batches)} Python sources, {WORKERS} workers of {THREADS} threads")
     with (
@@ -76,7 +78,7 @@ def run_demo(output: Path | None, console: Console) -> Path:
         with console.status("starting") as status:
             compute(client, batches, Path(scratch), status.update)
             status.update("collecting the run")
-            run = collect(client, free_place(base))
+            run = collect(client, place)
     report = run.report()
     _show(run, report, console)
     return Path(run.path)

@@ -112,7 +112,8 @@ def test_cpu_beyond_the_attempts_is_outside_of_them_and_a_shape_is_the_counters_
 
 def test_only_processes_that_began_with_their_job_have_a_row_at_its_start() -> None:
     tasks = pd.DataFrame({
-        "node": "n1", "pid": pd.array([100, 7, 101, 102, None], dtype="Int64"), "start_ns": np.array([1, 1, 3, 1, 1]) * SECOND,
+        "node": "n1", "pid": pd.array([100, 7, 101, 102, None], dtype="Int64"),
+        "start_ns": np.array([1, 1, 3, 1, 1]) * SECOND,
         "thread": pd.array([None, 8, None, None, None], dtype="Int64"),
     })  # fmt: skip
     seen = [(100, 2 * SECOND, 5), (7, 2 * SECOND, 9), (101, 2 * SECOND, 3), (101, 6 * SECOND, 4)]

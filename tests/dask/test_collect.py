@@ -14,6 +14,7 @@ import pytest
 
 import jumper
 import jumper_dask
+from jumper.cli import main
 from jumper.schema.errors import RunError
 
 READ = """
@@ -93,3 +94,10 @@ def test_spools_are_empty_once_all_has_come_home(kit: Any, tmp_path: Path) -> No
         jumper_dask.collect(client, tmp_path / "run")
     left = list(Path(os.environ["JUMPER_SPOOL"]).rglob("*.seg"))
     assert left == []
+
+
+def test_a_demo_whose_place_cannot_be_written_says_so_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "-o", "/proc/jumper-demo"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "jumper: cannot write /proc/jumper-demo: No such file or directory; choose another place\n"
+    assert said.out == ""
