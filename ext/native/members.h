@@ -41,7 +41,7 @@ struct set {
     unsigned made_count;
     unsigned uid;                        /* OWNER */
     char tag[MOST_TAG];                  /* NAME=value in the environment; TREE: also belongs; OWNER: must have */
-    int64_t longest_step;
+    int64_t longest_step, entered; /* entered: when; another set may have had its bit before */
     struct member *members;
     size_t count, capacity;
     struct family *families; /* room for measuring: open addressing by stack */

@@ -193,6 +193,7 @@ static int enter(struct engine *engine, const struct set *wanted)
     for (int i = 0; i < MOST_WIDTH; i++)
         set->most[i] = UNKNOWN;
     set->longest_step = engine->settings.interval_ns;
+    set->entered = now_ns();
     set->fresh = set->kind == TREE && set->root > 0;
     engine->alive[bit] = set->kind == OWNER || set->root > 0;
     engine->used[engine->used_count++] = set;

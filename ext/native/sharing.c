@@ -120,6 +120,7 @@ static void *run(void *argument)
         if (shares == NULL)
             break;
         memcpy(shares, sharing->wanted, count * sizeof *shares);
+        int64_t asked = sharing->wanted_ns;
         pthread_mutex_unlock(&sharing->lock);
         int64_t began = thread_cpu_ns();
         bool good = take(sharing, &fs, shares, count);
@@ -132,6 +133,7 @@ static void *run(void *argument)
             sharing->done = shares;
             sharing->done_count = count;
             sharing->done_ns = now_ns();
+            sharing->asked_ns = asked;
             sharing->sweep++;
         } else {
             free(shares);
@@ -210,7 +212,7 @@ static void tell_sums(struct sharing *sharing, struct set *sets[], size_t set_co
         for (size_t j = 0; j < sharing->done_count; j++)
             if (sharing->done[j].known && (sharing->done[j].sets >> sets[i]->bit & 1))
                 sum += sharing->done[j].rollup.pss;
-        if (sets[i]->kind == TREE && sum > sets[i]->used_peak)
+        if (sets[i]->kind == TREE && sets[i]->entered < sharing->asked_ns && sum > sets[i]->used_peak)
             sets[i]->used_peak = sum;
     }
     sharing->told = sharing->sweep;
@@ -221,6 +223,7 @@ void sharing_exchange(struct sharing *sharing, struct set *sets[], size_t set_co
     pthread_mutex_lock(&sharing->lock);
     tell_sums(sharing, sets, set_count);
     sharing->wanted_count = 0;
+    sharing->wanted_ns = now_ns();
     for (size_t i = 0; i < set_count; i++) {
         if (sets[i]->kind != TREE)
             continue;

@@ -27,6 +27,7 @@ struct sharing {
     struct share *done;   /* the last good sweep, sorted by pid; under the lock */
     size_t done_count;
     int64_t done_ns;
+    int64_t wanted_ns, asked_ns; /* when `wanted` was filled, and when what became `done` was */
     unsigned sweep;       /* its number; 0: none yet */
     unsigned told;        /* the last one whose sums the sets were told */
     int64_t cpu_ns;

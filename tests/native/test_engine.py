@@ -219,6 +219,29 @@ def test_a_tick_of_everything_reads_what_a_sleeper_got_from_others(engine: Engin
     assert after[2] - before[2] > size * 0.9
 
 
+def test_a_tree_has_nothing_of_the_one_whose_number_it_got() -> None:
+    """PSS is read in sweeps that may be over only when the tree that they were for is no more."""
+    engine = Engine(3600.0, in_target=True)  # no tick but those asked for
+    engine.start()
+    engine.go()
+    mib, found = 1 << 20, []
+    for size in (60 * mib, 0):
+        code = f"import os, sys; held = b'x' * {size}; os.fork(); print(flush=True); sys.stdin.read()"
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+            assert started.stdin is not None and started.stdout is not None
+            assert [started.stdout.readline() for _ in range(2)] == [b"\n", b"\n"]
+            number = engine.add_tree(started.pid)
+            engine.tick()  # asks for a sweep, and is told of the last one
+            assert len(engine.members(number)) == 2
+            time.sleep(0.5)
+            found.append((number, engine.finish(number)))
+            started.stdin.close()
+    engine.stop()
+    (first, large), (second, small) = found
+    assert first == second and large is not None and small is not None
+    assert large[2] > 60 * mib and small[2] < 40 * mib, found
+
+
 def test_roots_come_and_go_while_it_runs(engine: Engine) -> None:
     engine.start()
     engine.go()
