@@ -48,7 +48,7 @@ void engine_collector_reason(struct engine *engine, size_t index, char *reason, 
 bool engine_start(struct engine *engine, int *error);
 /* Watch the tree of a process; returns its number, or -1. */
 int engine_add_tree(struct engine *engine, int pid, const int *parents, int parent_count, const char *tag);
-/* The same, not waited for: it is read within 5 ms, or when the cost of the looks before allows it, or at its end. */
+/* The same, not waited for: it is read within 5 ms, or at its end. */
 int engine_add_tree_soon(struct engine *engine, int pid, const int *parents, int parent_count, const char *tag);
 /* Watch what a user owns (stream user), or of it what has a tag in its environment (stream slurm). */
 int engine_add_owner(struct engine *engine, int stream, unsigned uid, const char *tag);

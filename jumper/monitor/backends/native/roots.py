@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jumper.monitor.backends.native._engine import Engine
-from jumper.monitor.backends.native.streams import NULL, STREAMS, rows_of, schema_payload, stream_names
+from jumper.monitor.backends.native.streams import NULL, SLOW_S, STREAMS, rows_of, schema_payload, stream_names
 from jumper.monitor.beside import Beside
 from jumper.monitor.nodefacts import node_facts
 from jumper.monitor.nodelock import NodeLock
@@ -21,8 +21,6 @@ from jumper.schema.errors import MonitorUnavailableError
 from jumper.schema.segment import SUFFIX
 from jumper.utilities import slurm_job_id
 
-#: collectors beside the engine are asked at most so often
-_SLOW_S = 1.0
 _json = json.JSONEncoder(default=str).encode  # made once: json.dumps makes one a call
 
 
@@ -51,7 +49,7 @@ class Follower:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopping.wait(_SLOW_S):
+        while not self._stopping.wait(SLOW_S):
             self.look()
 
     def look(self) -> None:

@@ -14,7 +14,7 @@ from jumper.config.entries import BUILT_IN
 from jumper.config.libraries import LEVELS
 from jumper.monitor.backends.native._engine import Engine
 from jumper.monitor.backends.native.libraries import Libraries
-from jumper.monitor.backends.native.streams import STREAMS, Row, rows_of, schema_payload, stream_names
+from jumper.monitor.backends.native.streams import SLOW_S, STREAMS, Row, rows_of, schema_payload, stream_names
 from jumper.monitor.metrics.context import CollectionContext, new_context
 from jumper.monitor.metrics.here import RARE, is_beside, without_absent
 from jumper.monitor.metrics.node import NodeCollector
@@ -29,8 +29,6 @@ from jumper.schema.segment import SUFFIX
 
 #: how long the follower waits for rows before it looks whether it shall end
 _PATIENCE_S = 0.5
-#: built-in collectors beside the engine are asked at most so often
-SLOW_S = 1.0
 
 
 class NativeSampling:

@@ -13,6 +13,8 @@ STREAMS = {"process": 1, "user": 2, "slurm": 3, "system": 4, "thread": 5, "monit
 _NAMES = {number: name for name, number in STREAMS.items()}
 #: what the engine says where nothing is known
 NULL = -(2**63)
+#: built-in collectors beside the engine are asked at most so often
+SLOW_S = 1.0
 Row = dict[str, Any]  # int, but float in the columns of C collectors; None: null
 
 
