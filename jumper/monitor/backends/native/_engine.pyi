@@ -81,7 +81,8 @@ class Engine:
     def add_tree(self, pid: int, parents: Collection[int] = (), tag: bytes = b"", soon: bool = False) -> int:
         """Watch the tree of a process; return its number, -1 where there is no room. Also while it runs.
 
-        It is read before this returns; ``soon``: within 5 ms, or when it is finished, and :meth:`alive` says yes until then.
+        It is read before this returns; ``soon``: within 5 ms, or when it is finished, and :meth:`alive` says yes
+        until then.
         """
     def add_owner(self, stream: int, uid: int, tag: bytes = b"") -> int:
         """Watch what a user owns, as stream 2, or what of it has ``tag`` in its environment, as 3."""
