@@ -56,6 +56,9 @@ cdef extern from * nogil:
     long waitid_with_rusage(int, siginfo_t *, rusage *)
     int64_t monotonic_ns()
 
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *) except NULL
+
 cdef extern from "native/parse.h" nogil:
     struct io_fields:
         int64_t read_chars
@@ -77,8 +80,7 @@ def pipe():
 
 
 def open_to_read(str path):
-    cdef bytes name = os.fsencode(path)
-    cdef int fd = open(name, O_RDONLY | O_CLOEXEC)
+    cdef int fd = open(PyUnicode_AsUTF8AndSize(path, NULL), O_RDONLY | O_CLOEXEC)
     return fd if fd >= 0 else None
 
 

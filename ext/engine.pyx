@@ -79,6 +79,9 @@ cdef extern from "native/engine.h" nogil:
     size_t engine_members(engine *, int, int64_t *, size_t)
 
 
+cdef extern from "native/parse.h" nogil:
+    const int64_t UNKNOWN
+
 cdef extern from "native/rows.h" nogil:
     const char *const *stream_columns(int)
 
@@ -102,7 +105,7 @@ if PyInterpreterState_GetID(PyInterpreterState_Get()) != 0:
     raise ImportError("the native engine is made for the main interpreter, and not imported in a sub-interpreter")
 
 #: of this module, compared with jumper/monitor/backends/native/__init__.py
-INTERFACE = 3
+INTERFACE = 4
 DRAIN_BYTES = 1 << 20
 MOST_LIBRARIES = MOST_COLLECTORS
 
@@ -211,7 +214,7 @@ cdef class Engine:
         cdef int64_t[5] most
         cdef bint known
         known = engine_finish(self._engine, number, most)
-        return tuple([most[i] for i in range(MOST_WIDTH)]) if known else None
+        return tuple([None if most[i] == UNKNOWN else most[i] for i in range(MOST_WIDTH)]) if known else None
 
     def exclude(self, int pid):
         with nogil:

@@ -53,11 +53,7 @@ class Harmless:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, Exception):
-            from jumper.schema.errors import JumperError
-
-            # one of ours says itself what it was about
-            told = str(error) if isinstance(error, JumperError) else f"{self._what}: {type(error).__name__}: {error}"
-            self._site.warn(told)
+            self._site.failed(self._what, error)
             return True
         return False
 
@@ -110,21 +106,18 @@ class Site:
     @property
     def settings(self) -> Settings:
         """The settings of the run, which is made now if it is not there."""
-        with self._lock:
-            if self._settings is None:
-                self._settings = self._make()
-            return self._settings
+        if self._settings is None:
+            with self._lock:
+                if self._settings is None:
+                    self._settings = self._make()
+        return self._settings
 
     def ready(self) -> None:
         """Begin to sample, where that was not done yet."""
-        with self._lock:
-            if not self._engines:
-                self._new_engine()
-
-    def engine(self) -> Roots:
-        """Return who samples, begun where that was not done yet."""
-        self.ready()
-        return self._engines[0]
+        if not self._engines:
+            with self._lock:
+                if not self._engines:
+                    self._new_engine()
 
     def nodes(self) -> Nodes | None:
         """Return who follows jobs beyond their own tree of processes, where a batch system starts some of them."""
@@ -139,10 +132,10 @@ class Site:
 
     def watch(self, pid: int, tag: str | None = None, soon: bool = False) -> Watch:
         """Sample the tree of a process from now on; ``soon``: its first sample is not waited for."""
+        for engine in self._engines:
+            if (number := engine.add(pid, tag, soon=soon)) is not None:
+                return Watch(engine, number)
         with self._lock:
-            for engine in self._engines:
-                if (number := engine.add(pid, tag, soon=soon)) is not None:
-                    return Watch(engine, number)
             engine = self._new_engine()  # the first one, or the others are full
             number = engine.add(pid, tag)
         assert number is not None
@@ -150,19 +143,26 @@ class Site:
 
     def note(self, record: Mapping[str, Any]) -> None:
         """Put a record into the run; on disk within an interval."""
-        self.engine().text(record)
+        self.ready()
+        self._engines[0].text(record)
 
     def oom_kills(self, now: bool = False) -> int | None:
         """Return how often the kernel's OOM killer struck in this control group: as of now, or of a second ago."""
-        with self._lock:
-            taken_s, count = self._oom
-            if now or time.monotonic() - taken_s > OOM_FRESH_S:
-                self._oom = time.monotonic(), (count := oom_kills())
-            return count
+        taken_s, count = self._oom
+        if now or time.monotonic() - taken_s > OOM_FRESH_S:
+            self._oom = time.monotonic(), (count := oom_kills())
+        return count
 
     def harmless(self, what: str) -> Harmless:
         """Return a context that turns any failure of ours into one warning; the job goes on."""
         return Harmless(self, what)
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Warn of a failure of ours; without a failure, `try` costs each job less than :meth:`harmless`."""
+        from jumper.schema.errors import JumperError
+
+        # one of ours says itself what it was about
+        self.warn(str(error) if isinstance(error, JumperError) else f"{what}: {type(error).__name__}: {error}")
 
     def warn(self, text: str) -> None:
         """Warn once, in Snakemake's log."""

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,6 +161,9 @@ static bool read_stat(struct table *table, int pid, struct stat_fields *out)
     return got > 0 && parse_stat(text, (size_t)got, out);
 }
 
+/* Threads have numbers among the pids. Signal 0 only asks who is there, and here only among our own. */
+static bool is_own_thread(int pid) { return syscall(SYS_tgkill, getpid(), pid, 0) == 0; }
+
 /* /proc/TID answers for threads too. */
 static bool is_process(struct table *table, int pid)
 {
@@ -271,9 +275,13 @@ static size_t look_at_new(struct forks *forks, struct table *table, struct set *
         struct stat_fields stat;
         set_stranger(forks, pid, false);
         int session = getsid(pid); /* fails where there is nobody, or nobody yet */
-        if (session > 0 && !may_be_ours(&sessions, forks, table, pid, session, from, to))
+        if (session > 0 &&
+            (!may_be_ours(&sessions, forks, table, pid, session, from, to) || (pid != getpid() && is_own_thread(pid))))
             continue;
-        if (session < 0 || !read_stat(table, pid, &stat)) {
+        const struct process *known = session > 0 ? table_find(table, pid) : NULL;
+        if (known != NULL && !(sessions.by_environment & ~known->sets))
+            stat = (struct stat_fields){.ppid = known->ppid, .session = known->session};
+        else if (session < 0 || !read_stat(table, pid, &stat)) {
             look_again(pid, tries + 1, RETRIES, absent, counts, &count);
             continue;
         }
@@ -281,7 +289,7 @@ static size_t look_at_new(struct forks *forks, struct table *table, struct set *
         found += more;
         if (more > 0)
             add_session(&sessions, (int)stat.session);
-        const struct process *known = table_find(table, pid);
+        known = table_find(table, pid);
         if ((stat.flags & FORKED_ONLY) && (sessions.by_environment & ~(known != NULL ? known->sets : 0)))
             look_again(pid, tries + 1, RETRIES_FORKED, absent, counts, &count);
         else if (among((int)stat.ppid, absent, count)) /* its parent is not visible yet */

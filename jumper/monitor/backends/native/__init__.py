@@ -6,7 +6,7 @@ import contextlib
 import os
 
 #: Of the compiled module that this code was written for; one of another build is left alone.
-INTERFACE = 3
+INTERFACE = 4
 
 with contextlib.suppress(ImportError):  # built without a compiler
     from jumper.monitor.backends.native import _engine

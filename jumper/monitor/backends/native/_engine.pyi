@@ -88,11 +88,11 @@ class Engine:
         """Watch what a user owns, as stream 2, or what of it has ``tag`` in its environment, as 3."""
     def remove(self, number: int) -> None:
         """Watch a set no more."""
-    def finish(self, number: int) -> tuple[int, ...] | None:
+    def finish(self, number: int) -> tuple[int | None, ...] | None:
         """Take a last row of a set and watch it no more; return the most that it had.
 
         CPU in ns; RSS, memory, PSS and the largest high-water mark of one process in bytes;
-        -2**63 where nothing was seen. None where it was not watched (any more).
+        None where nothing was seen, and as a whole where it was not watched (any more).
         """
     def exclude(self, pid: int) -> None:
         """Never let a process into a set."""

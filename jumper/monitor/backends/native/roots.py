@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jumper.monitor.backends.native._engine import Engine
-from jumper.monitor.backends.native.streams import NULL, SLOW_S, STREAMS, rows_of, schema_payload, stream_names
+from jumper.monitor.backends.native.streams import SLOW_S, STREAMS, rows_of, schema_payload, stream_names
 from jumper.monitor.beside import Beside
 from jumper.monitor.nodefacts import node_facts
 from jumper.monitor.nodelock import NodeLock
@@ -149,7 +149,7 @@ class NativeRoots:
             self._follower.look()
         self.trees.pop(number, None)
         found = self.engine.finish(number)
-        return Most() if found is None else Most(*(None if value == NULL else value for value in found))
+        return Most() if found is None else Most(*found)
 
     def tick(self) -> None:
         """Take a sample now."""
