@@ -21,7 +21,9 @@ from jumper_snakemake.main import MainRun
 from jumper_snakemake.settings import VARIABLE, Settings, encode
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-JOBS, LIMIT_JOB_MS = 500, 2
+#: Jobs in chains, so that few are ready at a time: Snakemake looks at all that are whenever one ends, which costs
+#: more than the jobs and differs from run to run.
+JOBS, CHAINS, LIMIT_JOB_MS = 500, 10, 2
 #: Its usual scheduler asks a solver, whose CPU differs from run to run by more than what is looked for here.
 SNAKEMAKE = (sys.executable, "-m", "snakemake", "--scheduler", "greedy")
 LIMIT_START_MS = 5
@@ -30,9 +32,10 @@ MANY, LIMIT_MERGE_S, LIMIT_MERGE_MIB = 20_000, 20, 1024
 SLOTS, JOB_NS, RULES = 32, 2_000_000_000, 12
 SNAKEFILE = """
 rule all:
-    input: expand("{{i}}.txt", i=range({jobs}))
+    input: expand("{{chain}}/{{i}}.txt", chain=range({chains}), i={length} - 1)
 rule one:
-    output: "{{i}}.txt"
+    input: lambda wildcards: [f"{{wildcards.chain}}/{{int(wildcards.i) - 1}}.txt"] if wildcards.i != "0" else []
+    output: "{{chain}}/{{i}}.txt"
     shell: "touch {{output}}"
 """
 START = """
@@ -63,12 +66,13 @@ def a_job(size: Size) -> Iterator[Row]:
     The two of a pair run at the same time: what else the machine does, which costs both CPU, is the same for both.
     One after the other, their difference varied three times as much.
     """
-    jobs, pairs = max(5, round(JOBS * size.work)), max(1, round(size.pairs * 0.4))
+    length, pairs = max(1, round(JOBS / CHAINS * size.work)), size.pairs
+    jobs = CHAINS * length
     found: dict[bool, list[float]] = {True: [], False: []}
     with ThreadPoolExecutor(2) as both:
         for pair in range(pairs):
             ways = (pair % 2 == 0, pair % 2 != 0)
-            for measured, used_s in zip(ways, both.map(lambda way: _workflow(jobs, way), ways), strict=True):
+            for measured, used_s in zip(ways, both.map(lambda way: _workflow(length, way), ways), strict=True):
                 found[measured].append(used_s / jobs * 1000)
     more, low, high = interval_of([a - b for a, b in zip(found[True], found[False], strict=True)])
     yield Row(
@@ -81,10 +85,10 @@ def a_job(size: Size) -> Iterator[Row]:
     )
 
 
-def _workflow(jobs: int, measured: bool) -> float:
-    """Return CPU seconds of a workflow, its jobs included."""
+def _workflow(length: int, measured: bool) -> float:
+    """Return CPU seconds of a workflow whose chains have so many jobs, these included."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "Snakefile").write_text(SNAKEFILE.format(jobs=jobs))
+        (Path(folder) / "Snakefile").write_text(SNAKEFILE.format(chains=CHAINS, length=length))
         environment = _environment()
         if measured:
             run = MainRun(os.path.join(folder, "jumper"), Settings("", jobs_only=False), ["snakemake"])

@@ -46,7 +46,7 @@ class Attempt:
 
     def __init__(self, site: Site, facts: dict[str, Any], outer: int, inner: int, *, in_process: bool) -> None:
         self.site = site
-        self.facts = {name: value for name, value in facts.items() if value is not None}
+        self.facts = facts
         self.outer, self.inner, self.repeat = outer, inner, 1
         self.in_process = in_process
         self.children: list[Child] = []
@@ -60,11 +60,13 @@ class Attempt:
         self._base: Readings | None = None
         self._end: Readings | None = None
         self._own_most: Most | None = None
-        self._mark = f"{TAG}={os.getpid()}.{threading.get_native_id()}"
+        self._who = f"{os.getpid()}.{threading.get_native_id()}"
         self._beyond = Beyond(site)
         self._oom_kills = site.oom_kills()
-        with site.harmless("a job's start"):
+        try:
             self._join()
+        except Exception as error:
+            site.failed("a job's start", error)
 
     @property
     def attempt_id(self) -> str:
@@ -72,21 +74,23 @@ class Attempt:
         return f"{self.outer}.{self.inner}.{self.repeat}"
 
     @property
-    def tag(self) -> str:
-        """What marks the processes of this attempt in their environment, ``NAME=value``."""
-        return f"{self._mark}.{self.start_ns}"
+    def mark(self) -> str:
+        """The value of the variable :data:`TAG` in the environment of the processes of this attempt."""
+        return f"{self._who}.{self.start_ns}"
 
     def child(self, pid: int, start_ns: int, own_peak: bool) -> None:
         """Take a process that was started for this attempt since start_ns; whether its high-water mark is its own."""
-        with self.site.harmless("a job's process"):
+        try:
             # opened while it lives: a zombie's cannot be, but read
-            child = Child(pid, start_ns, open_io(pid), 0 if own_peak else own_memory()[1], self.tag)
+            child = Child(pid, start_ns, open_io(pid), 0 if own_peak else own_memory()[1], f"{TAG}={self.mark}")
             self.children.append(child)
             nodes = self.site.nodes()  # these follow what has the tag and is not in the tree
             if not self.in_process:
                 child.watch = self.site.watch(pid, child.tag if nodes is None else None, own_peak)
             if nodes is not None:
                 self._beyond.follow(str(self.facts["key"]), self.attempt_id, child.tag)
+        except Exception as error:
+            self.site.failed("a job's process", error)
 
     def belongs(self, pid: int, record: object) -> None:
         """Say which benchmark record a process is measured for; a new one is the next repeat."""
@@ -107,8 +111,10 @@ class Attempt:
             self.children, self.looked, self._beyond = [], [], Beyond(self.site)
             self.start_ns, self.stop_ns = time.monotonic_ns(), None
             self._told = self._over = False
-            with self.site.harmless("a repeat's start"):
+            try:
                 self._join()
+            except Exception as error:
+                self.site.failed("a repeat's start", error)
         self.record = record
 
     def await_child(self, pid: int) -> int | None:
@@ -116,16 +122,22 @@ class Attempt:
 
         Returns its exit status or its negative signal; None where somebody else has to wait for it.
         """
-        child = next((each for each in self.children if each.pid == pid and each.ended is None), None)
-        if child is None:
+        for child in self.children:
+            if child.pid == pid and child.ended is None:
+                break
+        else:
             return None
-        with self.site.harmless("a job's start"):
+        try:
             self.tell_start()
-        with self.site.harmless("a job's end"):
+        except Exception as error:
+            self.site.failed("a job's start", error)
+        try:
             child.ended = await_end(pid)
             child.leave()
             if not self.in_process:
                 self._beyond.end()
+        except Exception as error:
+            self.site.failed("a job's end", error)
         return None if child.ended is None else child.ended.status
 
     def tell_start(self) -> None:
@@ -133,38 +145,46 @@ class Attempt:
         if not self._told:
             self._told = True
             start_ns = self.children[0].start_ns if self.children and not self.in_process else self.start_ns
-            self.site.note({**self._records("start"), "mono_ns": start_ns, **self._base_facts()})
+            self.site.note({**self.facts, **self._record("start", start_ns), **self._base_facts()})
 
-    def end(self, error: BaseException | None, **facts: Any) -> None:
+    def end(self, failure: BaseException | None) -> None:
         """Put the end into the run; safe to call twice."""
         if self._over:
             return
         self._over = True
-        with self.site.harmless("a job's end"):
+        try:
             self.stop_ns = self._leave()
             self.tell_start()
-            status = next((c.ended.status for c in reversed(self.children) if c.ended is not None), None)
-            cancelled = isinstance(error, (KeyboardInterrupt, SystemExit))
-            # a service is ended by Snakemake when nobody needs it any more
-            well = error is None or (self.is_service and status == -signal.SIGTERM)
-            state = "done" if well else "cancelled" if cancelled else "failed"
-            struck = not well and status in _KILLED and (self.site.oom_kills(now=True) or 0) > (self._oom_kills or 0)
-            reason = reason_of(status if error is not None else None, error)
-            stop = {
-                **self._records("stop"),
-                "mono_ns": self.stop_ns,
-                "state": state,
-                "exit_code": status if error is not None or status is not None else None,
-                "reason": f"{reason}: the kernel's OOM killer struck meanwhile" if struck else reason,
-                "flags": (["shared"] if self.in_process and self.shared else []) + ([OOM] if struck else []),
-                "nodes": self._beyond.nodes or None,
-                "memory_beside_bytes": self._beside(),
-                "vms_peak_bytes": self.most_looked("vms"),
-                "uss_peak_bytes": self.most_looked("uss"),
-                **(self._process_cost() if self.in_process else self._children_cost()),
-                **facts,
-            }
-            self.site.note({name: value for name, value in stop.items() if value is not None})
+            self.site.note(self._stop(failure, self.stop_ns))
+        except Exception as error:
+            self.site.failed("a job's end", error)
+
+    def _stop(self, failure: BaseException | None, stop_ns: int) -> dict[str, Any]:
+        status = None
+        for child in self.children:
+            if child.ended is not None:
+                status = child.ended.status
+        stop = {**self._record("stop", stop_ns), "state": "done", "flags": []}
+        if status is not None:
+            stop["exit_code"] = status
+        if self.in_process and self.shared:
+            stop["flags"].append("shared")
+        # a service is ended by Snakemake when nobody needs it any more
+        if failure is not None and not (self.is_service and status == -signal.SIGTERM):
+            stop["state"] = "cancelled" if isinstance(failure, (KeyboardInterrupt, SystemExit)) else "failed"
+            stop["reason"] = reason_of(status, failure)
+            if status in _KILLED and (self.site.oom_kills(now=True) or 0) > (self._oom_kills or 0):
+                stop["flags"].append(OOM)
+                stop["reason"] = f"{stop['reason']}: the kernel's OOM killer struck meanwhile"
+        if self._beyond.nodes:
+            stop["nodes"] = self._beyond.nodes
+        if self.looked:
+            stop.update(vms_peak_bytes=self.most_looked("vms"), uss_peak_bytes=self.most_looked("uss"))
+        beside = self._beside()
+        if beside is not None:
+            stop["memory_beside_bytes"] = beside
+        stop.update(self._process_cost() if self.in_process else self._children_cost())
+        return stop
 
     def measures(self, pid: int | None) -> bool:
         """Whether one of its processes is measured; without a pid: whether it is, as a whole."""
@@ -246,7 +266,8 @@ class Attempt:
         for child in self.children:  # of whom nobody waited
             child.leave()
         if not self.in_process or self._watch is None:
-            return max((c.ended.mono_ns for c in self.children if c.ended is not None), default=time.monotonic_ns())
+            ends = [child.ended.mono_ns for child in self.children if child.ended is not None]
+            return max(ends) if ends else time.monotonic_ns()
         self._end = Readings.take(self._own_cost_ns(self._watch))
         stop_ns = time.monotonic_ns()  # after the sample that was taken for it
         self._own_most = self._watch.finish()
@@ -256,14 +277,15 @@ class Attempt:
     def _own_cost_ns(self, watch: Watch) -> int:
         return watch.sampler_cpu_ns() + (self.site.looker.cpu_ns if self.site.looker is not None else 0)
 
-    def _records(self, event: str) -> dict[str, Any]:
+    def _record(self, event: str, mono_ns: int) -> dict[str, Any]:
         return {
             "type": "task",
             "event": event,
-            **(self.facts if event == "start" else {"key": self.facts["key"]}),
+            "key": self.facts["key"],
             "attempt_id": self.attempt_id,
             "thread": threading.get_native_id(),
             "interval_s": self.site.settings.interval,
+            "mono_ns": mono_ns,
         }
 
     def _base_facts(self) -> dict[str, Any]:
@@ -273,16 +295,24 @@ class Attempt:
 
     def _children_cost(self) -> dict[str, Any]:
         """Return what its processes cost, as their waiter was told."""
-        ended = [child.ended for child in self.children if child.ended is not None]
-        told = [each for each in ended if each.cpu_user_ns is not None]
         cost: dict[str, Any] = self._base_facts()
-        if told and len(told) == len(self.children):
-            cost["rusage"] = {
-                "cpu_user_ns": sum(each.cpu_user_ns or 0 for each in told),
-                "cpu_system_ns": sum(each.cpu_system_ns or 0 for each in told),
-                "maxrss_bytes": max(each.maxrss_bytes or 0 for each in told),
-                "maxrss_floor_bytes": max(child.floor_bytes for child in self.children),
-            }
+        user_ns = system_ns = maxrss = floor = 0
+        for child in self.children:
+            ended = child.ended
+            if ended is None or ended.cpu_user_ns is None:
+                break
+            user_ns += ended.cpu_user_ns
+            system_ns += ended.cpu_system_ns or 0
+            maxrss = max(maxrss, ended.maxrss_bytes or 0)
+            floor = max(floor, child.floor_bytes)
+        else:
+            if self.children:
+                cost["rusage"] = {
+                    "cpu_user_ns": user_ns,
+                    "cpu_system_ns": system_ns,
+                    "maxrss_bytes": maxrss,
+                    "maxrss_floor_bytes": floor,
+                }
         counted = [child.io for child in self.children if child.io]
         if counted:
             cost["io"] = {name: sum(io[name] for io in counted) for name in IO} if len(counted) > 1 else counted[0]

@@ -20,7 +20,7 @@ from jumper.monitor.spawn import OwnPeak
 from jumper_snakemake.attempt import Attempt
 from jumper_snakemake.benchmark import Benchmarks
 from jumper_snakemake.jobs import asked_of, attempt_of, directive_of, facts_of
-from jumper_snakemake.settings import VARIABLE, encode
+from jumper_snakemake.settings import TAG, VARIABLE, encode
 from jumper_snakemake.site import Site
 
 #: directives whose code runs in Snakemake's own process
@@ -164,7 +164,7 @@ def _run_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _begin(arguments: dict[str, Any]) -> Attempt | None:
     assert _site is not None
-    with _site.harmless("a job's start"):
+    try:
         if getattr(arguments["job_rule"], "norun", False):
             _site.bodiless.add(arguments["job_rule"].name)
             return None
@@ -174,7 +174,9 @@ def _begin(arguments: dict[str, Any]) -> Attempt | None:
         attempt = Attempt(_site, facts, outer, inner, in_process=directive in IN_PROCESS)
         attempt.is_service = bool(getattr(_local.job, "is_service", False))
         return attempt
-    return None
+    except Exception as error:
+        _site.failed("a job's start", error)
+        return None
 
 
 def _end(error: BaseException | None) -> None:
@@ -210,12 +212,13 @@ class _JobProcess(OwnPeak):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._attempt = attempt = _local.attempt
         if attempt is not None and isinstance(kwargs.get("env"), dict):
-            name, _, value = attempt.tag.partition("=")
-            kwargs["env"] = {**kwargs["env"], name: value}
-        start_ns = time.monotonic_ns()  # a short one may be over when it is known
+            kwargs["env"] = {**kwargs["env"], TAG: attempt.mark}
+        self._start_ns = time.monotonic_ns()  # a short one may be over when it is known
         super().__init__(*args, **kwargs)
-        if attempt is not None:
-            attempt.child(self.pid, start_ns, own_peak=self.own_peak)
+
+    def started(self) -> None:
+        if self._attempt is not None:
+            self._attempt.child(self.pid, self._start_ns, own_peak=self.own_peak)
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait; what it cost is read before it is reaped."""
@@ -227,6 +230,7 @@ class _JobProcess(OwnPeak):
                     if self.returncode is None:
                         self.returncode = status
                         brief.reap(self.pid)
+                    return self.returncode
         return super().wait(timeout)
 
 

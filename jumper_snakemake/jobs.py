@@ -17,7 +17,11 @@ EXTERNAL_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID
 RESOURCES = ("mem_mb", "mem_mib", "runtime")
 #: inputs beyond this number are not looked at for their size
 MOST_INPUTS = 1000
-_DIRECTIVES = ("shellcmd", "script", "notebook", "wrapper", "cwl", "template_engine")
+#: what a rule runs, by the attribute that it has then
+_DIRECTIVES = {
+    "shellcmd": "shell",
+    **{name: name for name in ("script", "notebook", "wrapper", "cwl", "template_engine")},
+}
 _json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one a call
 _PLAIN = re.compile(r"[^,=\[\]\"\\]*")
 
@@ -40,8 +44,10 @@ def _quoted(value: str) -> str:
 
 def directive_of(rule: Any) -> str:
     """Return what a rule runs: ``shell``, ``script``, ``notebook``, ``wrapper``, ``cwl``, ``run``, ..."""
-    found = next((name for name in _DIRECTIVES if getattr(rule, name, None)), "run")
-    return "shell" if found == "shellcmd" else found
+    for attribute, directive in _DIRECTIVES.items():
+        if getattr(rule, attribute, None):
+            return directive
+    return "run"
 
 
 def attempt_of(job: Any, workflow: Any) -> tuple[int, int]:
@@ -70,7 +76,7 @@ def asked_of(job: Any) -> str:
 
 
 def facts_of(arguments: Mapping[str, Any], directive: str, told: str = ANY) -> dict[str, Any]:
-    """Return what is known of a job before it runs, under the names of the tasks table.
+    """Return what is known of a job before it runs, under the names of the tasks table; nothing is None.
 
     Parameters
     ----------
@@ -83,21 +89,28 @@ def facts_of(arguments: Mapping[str, Any], directive: str, told: str = ANY) -> d
     """
     rule, resources = arguments["job_rule"], arguments["resources"]
     wildcards = {str(name): str(value) for name, value in arguments["wildcards"].items()}
-    asked = {str(name): value for name, value in resources.items() if told == ANY or name in told.split("+")}
+    names = RESOURCES if told == ANY else told.split("+")
+    asked = {name: value for name in names if (value := _number(resources.get(name))) is not None}
     benchmark = arguments.get("benchmark")
-    return {
+    facts: dict[str, Any] = {
         "key": job_key(rule.name, wildcards),
         "group": rule.name,
         "kind": "snakemake",
-        "wildcards": _json(wildcards) if wildcards else "{}",
+        "wildcards": "{" + ", ".join([f"{_json(name)}: {_json(value)}" for name, value in wildcards.items()]) + "}",
         "annotations": _annotations(directive, str(benchmark) if benchmark else None),
-        "external_id": _external_id(),
         "pid": os.getpid(),
-        "threads_asked": _number(arguments.get("threads")),
-        "memory_asked_bytes": _bytes_asked(asked),
-        "runtime_asked_s": _seconds_asked(asked),
-        "input_bytes": _size(arguments.get("input") or ()),
     }
+    if (external_id := _external_id()) is not None:
+        facts["external_id"] = external_id
+    if (threads := _number(arguments.get("threads"))) is not None:
+        facts["threads_asked"] = threads
+    if (memory := _bytes_asked(asked)) is not None:
+        facts["memory_asked_bytes"] = memory
+    if "runtime" in asked:
+        facts["runtime_asked_s"] = asked["runtime"] * 60.0
+    if (size := _size(arguments.get("input") or ())) is not None:
+        facts["input_bytes"] = size
+    return facts
 
 
 @lru_cache(maxsize=64)  # most jobs have no benchmark: one text a directive
@@ -114,17 +127,11 @@ def _number(value: Any) -> int | None:
     return int(value) if isinstance(value, (int, float)) else None
 
 
-def _bytes_asked(asked: Mapping[str, Any]) -> int | None:
+def _bytes_asked(asked: Mapping[str, int]) -> int | None:
     """Snakemake's mem_mb are 10**6 bytes, its mem_mib 2**20 (docs: "Standard Resources")."""
-    for name, unit in (("mem_mb", 10**6), ("mem_mib", 1 << 20)):
-        if (value := _number(asked.get(name))) is not None:
-            return value * unit
-    return None
-
-
-def _seconds_asked(asked: Mapping[str, Any]) -> float | None:
-    minutes = _number(asked.get("runtime"))
-    return None if minutes is None else minutes * 60.0
+    if "mem_mb" in asked:
+        return asked["mem_mb"] * 10**6
+    return asked["mem_mib"] << 20 if "mem_mib" in asked else None
 
 
 def _size(files: Iterable[Any]) -> int | None:

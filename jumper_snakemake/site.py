@@ -119,6 +119,11 @@ class Site:
                 if not self._engines:
                     self._new_engine()
 
+    def engine(self) -> Roots:
+        """Return who samples, begun where that was not done yet."""
+        self.ready()
+        return self._engines[0]
+
     def nodes(self) -> Nodes | None:
         """Return who follows jobs beyond their own tree of processes, where a batch system starts some of them."""
         if not self._in_batch or self.settings.multinode != "auto":
@@ -143,8 +148,7 @@ class Site:
 
     def note(self, record: Mapping[str, Any]) -> None:
         """Put a record into the run; on disk within an interval."""
-        self.ready()
-        self._engines[0].text(record)
+        self.engine().text(record)
 
     def oom_kills(self, now: bool = False) -> int | None:
         """Return how often the kernel's OOM killer struck in this control group: as of now, or of a second ago."""

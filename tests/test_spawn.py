@@ -15,7 +15,7 @@ from jumper.monitor import spawn
 from jumper.monitor.spawn import SPAWN, OwnPeak
 from jumper.monitor.zombie import await_end
 
-pytestmark = pytest.mark.skipif(not SPAWN.exists(), reason="the program is not built (no compiler)")
+pytestmark = pytest.mark.skipif(not Path(SPAWN).exists(), reason="the program is not built (no compiler)")
 
 LOOK = """
 import json, os, signal

@@ -15,7 +15,7 @@ from jumper.monitor import brief
 
 #: see the head of ext/spawn.c
 RECORD = struct.Struct("=ii")
-SPAWN = Path(__file__).with_name("_spawn")
+SPAWN = str(Path(__file__).with_name("_spawn"))
 
 
 class OwnPeak(subprocess.Popen[Any]):
@@ -38,27 +38,34 @@ class OwnPeak(subprocess.Popen[Any]):
     """
 
     def __init__(self, args: Any, *more: Any, **kwargs: Any) -> None:
-        self.own_peak = self._by_program(args, more, kwargs)
-        if not self.own_peak:
+        program = self._by_program(args, more, kwargs)
+        self.own_peak = program is not None
+        if program is None:
             super().__init__(args, *more, **kwargs)
+        self.started()
+        if program is not None:
+            _reap(program)
 
-    def _by_program(self, args: Any, more: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Start it by the program; False where nothing was started, or what was is gone."""
+    def started(self) -> None:
+        """Do what is to be done first with the process; the program that started it ends meanwhile."""
+
+    def _by_program(self, args: Any, more: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+        """Start it by the program, and return that one's pid; None where nothing was started, or what was is gone."""
         shell = kwargs.get("executable")
-        plain = isinstance(args, str) and isinstance(shell, str) and os.path.isabs(shell) and kwargs.get("shell")
-        if more or not plain or not kwargs.get("close_fds", True) or not _is_built(str(SPAWN)):
-            return False
+        plain = isinstance(args, str) and isinstance(shell, str) and shell[:1] == "/" and kwargs.get("shell")
+        if more or not plain or not kwargs.get("close_fds", True) or not _is_built(SPAWN):
+            return None
         try:
             report, theirs = brief.pipe()
         except OSError:  # no descriptors left: not a reason that the command should not start
-            return False
+            return None
         try:
-            command = [str(SPAWN), str(theirs), "--", shell, "-c", args]
-            changed = {"shell": False, "executable": None, "close_fds": True, "pass_fds": (theirs,)}
+            command = [SPAWN, str(theirs), "--", shell, "-c", args]
+            changed = {**kwargs, "shell": False, "executable": None, "close_fds": True, "pass_fds": (theirs,)}
             try:
-                super().__init__(command, **{**kwargs, **changed})
+                super().__init__(command, **changed)
             except OSError:  # the same error, or a better one, comes without the program
-                return False
+                return None
             finally:
                 brief.close(theirs)
             answer = brief.read_soon(report, RECORD.size)
@@ -66,18 +73,19 @@ class OwnPeak(subprocess.Popen[Any]):
                 answer = os.read(report, RECORD.size)
         finally:
             brief.close(report)
-        _reap(self.pid)  # the program itself
+        program = self.pid
         pid, error = RECORD.unpack(answer) if len(answer) == RECORD.size else (-1, errno.EIO)
         if error == 0:
             self.pid, self.args = pid, args
-            return True
+            return program
+        _reap(program)
         if pid > 0:
             _reap(pid)
         self.returncode = error  # nobody waits for it any more
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 stream.close()
-        return False
+        return None
 
 
 @cache

@@ -90,7 +90,7 @@ def test_a_job_shorter_than_a_sample_has_its_cost(truth: Workflow) -> None:
     assert found["mean_load"] > 0
 
 
-@pytest.mark.skipif(not SPAWN.exists(), reason="the program is not built")
+@pytest.mark.skipif(not Path(SPAWN).exists(), reason="the program is not built")
 def test_a_peak_below_snakemakes_own_is_seen(truth: Workflow) -> None:
     task = truth.task("small")
     # the kernel keeps RSS in batches per CPU: docs/numbers.md
