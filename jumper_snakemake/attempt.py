@@ -145,7 +145,8 @@ class Attempt:
         if not self._told:
             self._told = True
             start_ns = self.children[0].start_ns if self.children and not self.in_process else self.start_ns
-            self.site.note({**self.facts, **self._record("start", start_ns), **self._base_facts()})
+            thread = threading.get_native_id()
+            self.site.note({**self.facts, **self._record("start", start_ns), "thread": thread, **self._base_facts()})
 
     def end(self, failure: BaseException | None) -> None:
         """Put the end into the run; safe to call twice."""
@@ -283,8 +284,6 @@ class Attempt:
             "event": event,
             "key": self.facts["key"],
             "attempt_id": self.attempt_id,
-            "thread": threading.get_native_id(),
-            "interval_s": self.site.settings.interval,
             "mono_ns": mono_ns,
         }
 
