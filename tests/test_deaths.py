@@ -77,7 +77,9 @@ def test_a_finding_says_what_a_task_had_grown_to_when_its_worker_died() -> None:
     assert finding.text == (
         "had grown from 67.0 MiB to 390 MiB, 98% of the 400 MiB allowed, when worker tcp://w on n1 died; it was k."
     )
-    assert finding.action == "Give it more than 468 MiB, or work in smaller pieces."
+    assert finding.action == (
+        "Give it 800 MiB, twice what it was allowed, or work in smaller pieces: what it needs is not known."
+    )
 
 
 def test_growth_that_the_figures_do_not_show_is_none_and_a_name_is_said_once() -> None:
@@ -115,6 +117,8 @@ def test_a_small_task_s_memory_is_not_blamed_unless_the_kernel_or_a_nanny_did() 
     assert [f.severity for f in found(**small, flags=["oom"])] == ["high"]
     assert [f.severity for f in found(**small, reason="left; its nanny ended it when it held 1 GiB")] == ["high"]
     assert "all of theirs" in found(flags=["shared"])[0].text
+    (unbound,) = found(**small, flags=["oom"], memory_limit_bytes=None)
+    assert unbound.action.startswith("Give it 180 MiB, twice what it had reached, ")
 
 
 def test_nothing_is_said_of_what_was_done_or_never_measured() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +25,8 @@ from jumper.analysis.findings import Finding, findings, memory, slowness
 from jumper.analysis.findings.view import View
 from jumper.analysis.nodetime import crowded
 from jumper.analysis.summary import summarize
+from jumper.analysis.units import human_bytes
+from jumper.analysis.workers import advise_dask
 from jumper.report import advised, found, terminal
 from jumper.report.page.builder import page
 from jumper.schema import TASK_COLUMNS
@@ -342,6 +346,68 @@ def test_a_finding_and_the_advice_name_one_amount() -> None:
     (near,), (advice,) = findings(run), advise(run.tasks)
     said = yaml.safe_load(near.snippet)["set-resources"]["align"]["mem_mb"]
     assert near.name == "memory-near" and said == int(advised.mem_mb(advice.memory))
+
+
+def died(count: int, kind: str, more: int = 0) -> made.Made:
+    """A run whose last attempt reached 3.9 of the 4 GiB that it was allowed; `more` beside it in its job."""
+    gib = made.GIB
+    return workflow(
+        count, kind=kind, nodes=1, memory_asked_bytes=4 * gib, memory_limit_bytes=4 * gib, memory_beside_bytes=more,
+        memory_peak_bytes=[gib] * (count - 1) + [39 * gib // 10 - more], state=["done"] * (count - 1) + ["failed"],
+        worker="w1" if kind == "dask" else None, thread=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [1, 4, 6, 24])
+@pytest.mark.parametrize("kind", ["snakemake", "dask", "command"])
+def test_an_attempt_that_memory_ended_has_one_amount_in_the_finding_the_advice_and_what_is_pasted(
+    kind: str, count: int
+) -> None:
+    run = died(count, kind)
+    said = {one.name: one for one in findings(run)}
+    assert set(said) == {"failed", "killed"}  # none that asks for less
+    assert "had reached 3.90 GiB, 97% of the 4.00 GiB allowed" in said["killed"].text
+    (advice,) = advise(run.tasks)
+    assert advice.highest_bytes == 39 * made.GIB // 10 and advice.needed_bytes == 8 * made.GIB
+    assert any(note.endswith("taken as twice the limit, 8.00 GiB") for note in advice.notes)
+    action, few = said["killed"].action, count < 5
+    wanted = 8.0 * made.GIB if few else float(advice.memory_bytes or 0)
+    assert (advice.memory_bytes is None) == few and wanted >= 8 * made.GIB
+    assert action.startswith(f"Give it {human_bytes(wanted)}, ") and "twice what it was allowed" in action
+    assert ("taken as 8.00 GiB" in action) == (not few)
+    out = io.StringIO()
+    Console(file=out, width=200).print(advised.AdviceTable([advice]))
+    row = next(line for line in out.getvalue().splitlines() if line.startswith("align "))
+    assert " 3.90 GiB " in row and (few or f" {human_bytes(wanted)} " in row)
+    if kind == "snakemake":
+        asked = yaml.safe_load(said["killed"].snippet)["set-resources"]["align"]["mem_mb"]
+        profile = advised.snakemake_profile([advice])
+        assert asked == math.ceil(wanted / 1e6)
+        if not few:
+            assert yaml.safe_load(profile)["set-resources"]["align"]["mem_mb"] == asked
+            assert "24 attempts used at most 3.90 GiB" in profile or count != 24
+            assert "1 ended at the limit" in profile
+    if kind == "dask" and not few:
+        (limit,) = re.findall("--memory-limit (.*)", said["killed"].snippet)
+        (workers,) = advise_dask(run)
+        assert f"--memory-limit {limit}" in advised.dask_lines([workers])
+        assert f"memory ended tasks that are advised to ask for {human_bytes(wanted)}" in workers.evidence
+
+
+def test_what_a_batch_job_holds_beside_an_attempt_that_memory_ended_counts() -> None:
+    (killed,) = [one for one in findings(died(24, "snakemake", made.GIB)) if one.name == "killed"]
+    assert "had reached 2.90 GiB, with the 1.00 GiB beside it in its job 97% of the 4.00 GiB allowed" in killed.text
+
+
+def test_an_attempt_that_memory_ended_and_that_succeeded_when_repeated_says_what_it_needed() -> None:
+    run = died(24, "snakemake")
+    run.tasks.loc[22, ["key", "memory_peak_bytes"]] = [run.tasks.loc[23, "key"], 5 * made.GIB]
+    (killed,) = [one for one in findings(run) if one.name == "killed"]
+    (advice,) = advise(run.tasks)
+    assert advice.highest_bytes == advice.needed_bytes == 5 * made.GIB
+    assert killed.action == (
+        f"Give it {human_bytes(advice.memory_bytes)}: that holds what it used when it was repeated and succeeded."
+    )
 
 
 @pytest.mark.parametrize(("part", "said"), [(0.97, []), (0.99, ["memory-near"])])

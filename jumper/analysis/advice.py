@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from jumper.analysis.backtest import FIRST, Attempts, Replay, Trial, choose, replay
+from jumper.analysis.needs import AT_LIMIT, ENOUGH, needs
 from jumper.analysis.sizing import FEW, MARGIN, TAILS, Rule, upper
 from jumper.analysis.summary import lists
 from jumper.analysis.tables import floats, texts, times
@@ -24,20 +25,14 @@ if TYPE_CHECKING:
     from jumper.analysis.tables import Bools, Floats, Ints
 
 Progress = Callable[[int, int], None]
-#: Fewest attempts with a sure figure before a group is advised; rules that follow the input need twice as many.
-ENOUGH = 5
 #: Part of a group that a back-test learns from first.
 LEARN = 0.3
 #: The newest attempts of a group that rules are learned from.
 NEWEST = 2000
-#: A failed attempt whose peak came this near to its limit was ended by it.
-AT_LIMIT = 0.95
 #: Fewer threads are advised where no attempt kept more than this part of what it asked for busy.
 BUSY = 0.6
 #: Runtime is asked for with at least this factor over the longest attempt.
 RUNTIME_FACTOR = 1.5
-#: Flags under which a memory peak says too little about one attempt.
-UNSURE = ("shared", "truncated", "memory-estimated")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -51,6 +46,9 @@ class Advice:
         Attempts whose memory was used.
     highest_bytes : float or None
         The highest of their peaks, with what their batch jobs held beside them.
+    needed_bytes : float or None
+        The most that one of them needed: more than ``highest_bytes`` where an attempt ended at its limit, which
+        is taken to need twice that.
     asked_bytes : float or None
         What they asked for (median).
     memory : Rule or None
@@ -73,6 +71,7 @@ class Advice:
     group: str
     attempts: int
     highest_bytes: float | None
+    needed_bytes: float | None
     asked_bytes: float | None
     memory: Rule | None
     memory_bytes: float | None
@@ -95,8 +94,9 @@ class _Memory:
     inputs: Floats
     asked: Floats
     order: Ints
+    peak: Floats
+    at_limit: Bools
     left_out: dict[str, int]
-    at_limit: int
 
     def learned(self) -> Attempts:
         new = slice(-NEWEST, None)
@@ -179,8 +179,9 @@ def _advice(
     may_fail: float,
 ) -> Advice:
     notes = [f"{count} {reason}" for reason, count in memory.left_out.items()]
-    if memory.at_limit:
-        notes.append(f"{memory.at_limit} ended at the limit: what they need is not known, taken as twice the limit")
+    if count := int(memory.at_limit.sum()):
+        taken = human_bytes(float(memory.used[memory.at_limit].max()))
+        notes.append(f"{count} ended at the limit: what they need is not known, taken as twice the limit, {taken}")
     if rule is None:
         sure = counted(len(memory.used), "attempt")
         notes.append(f"no advice on memory: {sure} with a sure peak, {ENOUGH} are needed")
@@ -194,7 +195,8 @@ def _advice(
     return Advice(
         group=name,
         attempts=len(memory.used),
-        highest_bytes=float(memory.used.max()) if len(memory.used) else None,
+        highest_bytes=float(np.nanmax(memory.peak)) if np.isfinite(memory.peak).any() else None,
+        needed_bytes=float(memory.used.max()) if len(memory.used) else None,
         asked_bytes=float(np.median(bounds)) if len(bounds) else None,
         memory=rule,
         memory_bytes=float(rule.bytes(memory.inputs).max()) if rule else None,
@@ -220,9 +222,8 @@ class _Table:
         self.start = times(tasks, "start_ns")
         self.wall, self.cpu = floats(tasks, "wall_s"), floats(tasks, "cpu_s")
         self.beside = np.nan_to_num(floats(tasks, "memory_beside_bytes"))
-        # what a batch job holds beside its task has to be asked for too
-        self.peak, self.inputs = floats(tasks, "memory_peak_bytes") + self.beside, floats(tasks, "input_bytes")
-        self.asked, self.limit = floats(tasks, "memory_asked_bytes"), floats(tasks, "memory_limit_bytes")
+        self.needs, self.inputs = needs(tasks), floats(tasks, "input_bytes")
+        self.asked = floats(tasks, "memory_asked_bytes")
         self.threads_asked, self.runtime_asked = floats(tasks, "threads_asked"), floats(tasks, "runtime_asked_s")
         self.flags = lists(tasks, "flags")
 
@@ -234,32 +235,29 @@ class _Table:
 
     def memory(self, rows: Ints) -> _Memory:
         """Return what memory is learned from."""
-        done, failed = self.state[rows] == "done", np.isin(self.state[rows], ["failed", "lost"])
-        peak, bound = self.peak[rows], np.where(np.isfinite(self.limit), self.limit, self.asked)[rows]
-        unsure = [next((flag for flag in UNSURE if flag in self.flags[row]), "") for row in rows]
-        oom = np.array(["oom" in self.flags[row] for row in rows], dtype=bool)
-        sure = np.array([not flag for flag in unsure], dtype=bool)
-        with np.errstate(invalid="ignore"):
-            at_limit = failed & np.isfinite(bound) & (oom | (peak >= AT_LIMIT * bound))
-        # a later attempt that succeeded says what the earlier one needed
-        succeeded = set(self.keys[rows][done & np.isfinite(peak) & sure]) - {""}
-        open_ended = at_limit & np.array([key not in succeeded for key in self.keys[rows]], dtype=bool)
-        used = np.where(open_ended, 2 * np.fmax(peak, bound), peak)
+        done, at_limit, used = self.state[rows] == "done", self.needs.open[rows], self.needs.bytes[rows]
         timed = np.isfinite(self.wall[rows]) & (self.wall[rows] > 0)
-        good = open_ended | (done & sure & (peak > 0) & timed)
+        good = np.isfinite(used) & (at_limit | timed)
         left_out: dict[str, int] = {}
         for index in np.flatnonzero(~good):
             if not done[index]:
                 reason = f"{self.state[rows[index]] or 'unfinished'} left out"
-            elif unsure[index]:
-                reason = f"left out: {unsure[index]}"
+            elif unsure := self.needs.unsure[rows[index]]:
+                reason = f"left out: {unsure}"
             else:
                 reason = "left out: no peak or wall time"
             left_out[reason] = left_out.get(reason, 0) + 1
         pick = rows[good]
         hours = np.nan_to_num(self.wall[pick]) / 3600
         return _Memory(
-            used[good], hours, self.inputs[pick], self.asked[pick], self.start[pick], left_out, int(open_ended.sum())
+            used=used[good],
+            hours=hours,
+            inputs=self.inputs[pick],
+            asked=self.asked[pick],
+            order=self.start[pick],
+            peak=self.needs.peak[pick],
+            at_limit=at_limit[good],
+            left_out=left_out,
         )
 
     def threads(self, rows: Ints) -> tuple[int | None, int | None, float | None]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from jumper.analysis.units import human_bytes
 
-#: The kernel's OOM killer ended processes on the node between this worker's start and its death.
-OOM = "oom"
+#: What is said of an attempt whose worker its nanny ended for its memory.
+NANNY = "its nanny ended it when it held"
 #: What is said of an attempt without an end where nothing else is known.
 NO_END = "no end was recorded: what watched it, its process or its node was ended, or it still runs"
 #: What is said of an attempt whose monitor is still there.
@@ -83,8 +83,8 @@ def explain(row: dict[str, Any], ends: Mapping[str, End]) -> None:
         row["reason"] = f"its worker {named} left while it ran"
     why = []
     if end.held_bytes is not None:
-        why.append(f"its nanny ended it when it held {human_bytes(end.held_bytes)}")
+        why.append(f"{NANNY} {human_bytes(end.held_bytes)}")
     if end.oom:
         why.append("the kernel's OOM killer struck on its node meanwhile")
-        row["flags"].append(OOM)
+        row["flags"].append("oom")
     row["reason"] = "; ".join([str(row["reason"]), *why])

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from jumper.analysis.advice import ENOUGH
+from jumper.analysis.needs import ENOUGH, needs
 from jumper.analysis.sizing import LEAST_BYTES
 from jumper.analysis.summary import lists
 from jumper.analysis.tables import RunTables, floats, texts, times
-from jumper.analysis.units import counted
+from jumper.analysis.units import counted, human_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +51,7 @@ def advise_dask(run: RunTables) -> list[DaskAdvice]:
 
     The memory of a worker is what its attempts at once held at most, so that it stays below
     the part of the limit at which workers spill; its threads are as many as there were.
+    Where memory ended an attempt, a worker gets no less than what its group is advised to ask for.
     Cores that an attempt keeps busy say how many attempts a node should run at once.
     """
     tasks = run.tasks[run.tasks["kind"] == "dask"] if "kind" in run.tasks else run.tasks[:0]
@@ -64,6 +65,7 @@ def advise_dask(run: RunTables) -> list[DaskAdvice]:
     lanes = pd.Series(floats(tasks, "thread")).groupby(worker).transform("nunique").to_numpy()
     threads = max(1, int(np.median(lanes[good])))  # a worker that one task ended showed only one of its threads
     highest = float(peak[good].max())
+    dead = _dead(tasks)
     kinds: dict[tuple[int, int], list[str]] = {}
     for name, node in run.nodes.items():
         size = _size(node)
@@ -72,16 +74,27 @@ def advise_dask(run: RunTables) -> list[DaskAdvice]:
     found = []
     for (cpus, memory), names in sorted(kinds.items()):
         at_once = max(1, min(2 * cpus, round(cpus / max(cores, 1e-3))))
-        each = max(highest / DASK_SPILL, LEAST_BYTES)
+        each = max(highest / DASK_SPILL, dead or 0, LEAST_BYTES)
         width = min(threads, at_once)
         workers = max(1, min(at_once // width, int(memory // each)))
         evidence = (
             f"{counted(int(good.sum()), 'task')} on {counted(_at_once(run, tasks, worker), 'worker')} of "
             f"{counted(threads, 'thread')} kept {cores:.2f} cores busy each; "
-            f"the fullest worker held {highest / 1e9:.2f} GB"
+            f"the fullest worker held {human_bytes(highest)}"
         )
+        if dead:
+            evidence += f"; memory ended tasks that are advised to ask for {human_bytes(dead)}"
+        if each > memory:
+            evidence += f", and such a node has {human_bytes(memory)}"
         found.append(DaskAdvice(tuple(names), workers, width, min(each, memory / workers), evidence))
     return found
+
+
+def _dead(tasks: pd.DataFrame) -> float | None:
+    """Return the most that a group of which memory ended tasks is advised to ask for, in bytes; None without one."""
+    needed, groups = needs(tasks), np.array(texts(tasks, "group"), dtype=object)
+    ended = set(groups[needed.open & np.isfinite(needed.bytes)])
+    return max((needed.amount(np.flatnonzero(groups == group)) for group in ended), default=None)
 
 
 def _at_once(run: RunTables, tasks: pd.DataFrame, worker: NDArray[np.object_]) -> int:

@@ -215,6 +215,7 @@ def _evidence(item: Advice) -> Iterator[str]:
     if item.memory:
         asked = f", asked for {human_bytes(item.asked_bytes)}" if item.asked_bytes else ""
         yield f"memory: {item.attempts:,} attempts used at most {human_bytes(item.highest_bytes)}{asked}"
+        yield from (f"memory: {note}" for note in item.notes if "ended at the limit" in note)
     if item.memory and item.backtest:
         test = item.backtest
         against = test.asked or test.highest
@@ -230,10 +231,10 @@ def _evidence(item: Advice) -> Iterator[str]:
 
 
 def _resources(item: Advice) -> Iterator[tuple[str, str]]:
-    if item.memory and item.memory_bytes and item.highest_bytes:
+    if item.memory and item.memory_bytes and item.needed_bytes:
         retry = None
         if item.may_fail:
-            retry = MARGIN * item.highest_bytes if item.highest_bytes > item.memory_bytes else 2 * item.memory_bytes
+            retry = MARGIN * item.needed_bytes if item.needed_bytes > item.memory_bytes else 2 * item.memory_bytes
         yield "mem_mb", mem_mb(item.memory, retry)
     if item.runtime_s:
         yield "runtime", str(round(item.runtime_s / 60))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jumper.analysis.findings import snippets
 from jumper.analysis.findings.finding import Finding, Severity, hours, listed, many, shown
-from jumper.analysis.findings.thresholds import NEAR
 from jumper.analysis.findings.view import View
 from jumper.analysis.units import human_bytes, percent
+
+if TYPE_CHECKING:
+    from jumper.analysis.tables import Ints
 
 #: Most attempts that a finding names.
 NAMED = 3
@@ -57,21 +60,19 @@ def _reasons(said: list[str]) -> list[str]:
 
 def killed(view: View) -> Iterator[Finding]:
     """Attempts that ended with their worker or at their memory, and what the largest of a group had grown to."""
-    states, reasons = view.texts("state"), view.texts("reason")
-    peaks, limit = view.floats("memory_peak_bytes"), view.floats("memory_limit_bytes")
-    bound = np.where(limit > 0, limit, view.bound)
-    part = peaks / np.where(bound > 0, bound, np.nan)
-    by_memory = (part >= NEAR) | view.flagged("oom")
-    lost = np.flatnonzero(states == "lost")
-    by_memory[lost] |= np.array(["nanny ended it" in reason for reason in reasons[lost]], dtype=bool)
-    which = (peaks > 0) & ((states == "lost") | ((states == "failed") & by_memory))
+    states, peaks = view.texts("state"), view.floats("memory_peak_bytes")
+    bound, by_memory = view.needs.bound, view.needs.ended
+    part = view.needs.peak / bound
+    which = (peaks > 0) & ((states == "lost") | by_memory)
     for group, rows in view.groups.items():
         alike: dict[tuple[str, bool], list[int]] = {}
         for i in rows[which[rows]]:
             alike.setdefault((states[i], bool(by_memory[i])), []).append(int(i))
         for (_, memory), ended in sorted(alike.items()):
             i = max(ended, key=lambda row: peaks[row])
-            allowed = f", {percent(part[i])} of the {human_bytes(bound[i])} allowed," if np.isfinite(part[i]) else ""
+            beside = f"with the {human_bytes(view.beside[i])} beside it in its job " if view.beside[i] else ""
+            share = f", {beside}{percent(part[i])} of the {human_bytes(bound[i])} allowed,"
+            allowed = share if np.isfinite(part[i]) else ""
             text = f"{_grown(view, i)}{allowed} when {_end(view, i)}{_which(view, i, len(ended))}."
             if view.flagged("shared")[i]:
                 text += " Other tasks ran in the process; the memory is all of theirs."
@@ -79,10 +80,24 @@ def killed(view: View) -> Iterator[Finding]:
                 action = f"Memory is not what ended {'it' if len(ended) == 1 else 'them'}, as far as was seen."
                 yield Finding("info", group, text, action, name="killed")
                 continue
-            wanted = 1.2 * float(peaks[i]) + float(view.beside[i])
-            action = f"Give it more than {human_bytes(wanted)}, or work in smaller pieces."
+            wanted = view.needs.amount(rows)
+            action = _give(view, np.array(ended), wanted)
             snippet = snippets.memory(view.kind_of(i), group, wanted, view.slurm)
             yield Finding("high", group, text, action, snippet, "killed")
+
+
+def _give(view: View, ended: Ints, wanted: float) -> str:
+    """Say what to give a group of which memory ended these attempts, and what that amount rests on."""
+    unknown = ended[view.needs.open[ended]]
+    if not len(unknown):
+        return f"Give it {human_bytes(wanted)}: that holds what it used when it was repeated and succeeded."
+    i = unknown[np.argmax(view.needs.bytes[unknown])]
+    taken = float(view.needs.bytes[i])
+    had = "what it was allowed" if view.needs.bound[i] >= view.needs.peak[i] else "what it had reached"
+    if np.isclose(taken, wanted):
+        return f"Give it {human_bytes(wanted)}, twice {had}, or work in smaller pieces: what it needs is not known."
+    return (f"Give it {human_bytes(wanted)}, or work in smaller pieces: what it needs is not known, and is taken as "
+            f"{human_bytes(taken)}, twice {had}.")  # fmt: skip
 
 
 def _grown(view: View, row: int) -> str:

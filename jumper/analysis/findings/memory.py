@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,14 +23,10 @@ from jumper.analysis.findings.thresholds import (
     WORTH,
 )
 from jumper.analysis.findings.view import View
-from jumper.analysis.sizing import LEAST_BYTES, MARGIN, held
+from jumper.analysis.sizing import held
 from jumper.analysis.tables import times
 from jumper.analysis.units import human_bytes, percent
 from jumper.analysis.workers import DASK_SPILL
-
-if TYPE_CHECKING:
-    from jumper.analysis.tables import Floats
-
 
 #: Part of the attempts that may pass what is asked for before that is called near.
 _RISK = np.array([float(RISK)])
@@ -51,10 +46,9 @@ def near(view: View) -> Iterator[Finding]:
         enough = len(known) >= ENOUGH and not worker
         if part[i] < (PAUSED if worker else NEAR) or (enough and held(part[known], _RISK) <= 1):
             continue
-        needed = view.peaks[known] + view.beside[known]
-        wanted = float(view.peaks[known].max()) / DASK_SPILL if worker else 1.2 * float(needed.max())
-        if enough:
-            wanted = _advised(needed)
+        if view.needs.open[rows].any():  # `killed` says what to ask for
+            continue
+        wanted = float(view.peaks[known].max()) / DASK_SPILL if worker else view.needs.amount(rows)
         text = f"reached {human_bytes(view.peaks[i])} of the {human_bytes(view.bound[i])} "
         text += f"{'asked for' if asked[i] else 'allowed'} ({part[i]:.0%})"
         text += f", in {key}." if (key := shown(view.texts("key")[i])) != group else "."
@@ -88,9 +82,10 @@ def far(view: View) -> Iterator[Finding]:
     for group, rows in view.enough(np.isfinite(view.peaks) & (asked > 0)):
         usual, peak = float(np.median(asked[rows])), float(view.peaks[rows].max())
         beside = float(view.beside[rows].max())
-        wanted = _advised(view.peaks[rows] + view.beside[rows])
+        wanted = view.needs.amount(view.groups[group])
         freed = float((np.maximum(asked[rows] - wanted, 0) * hours_of[rows]).sum())
-        if wanted > FAR * usual or not freed > WORTH * all_gb_hours:
+        ended = view.needs.open[view.groups[group]].any()  # `killed` says what to ask for
+        if ended or wanted > FAR * usual or not freed > WORTH * all_gb_hours:
             continue
         text = (f"asks for {human_bytes(usual)}; none of its {many(len(rows), 'attempt')} used more than "
                 f"{human_bytes(peak)} ({percent(peak / usual)}).")  # fmt: skip
@@ -99,11 +94,6 @@ def far(view: View) -> Iterator[Finding]:
             action += f" {human_bytes(beside)} of it is for the Snakemakes in its job."
         snippet = snippets.memory(view.kind_of(rows[0]), group, wanted, view.slurm)
         yield Finding("medium", group, text, action, snippet, "memory-far", gb_hours=freed)
-
-
-def _advised(needed: Floats) -> float:
-    """Return what the advice asks for where attempts needed so much, in bytes."""
-    return max(MARGIN * held(needed), LEAST_BYTES)
 
 
 def leaks(view: View) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jumper.analysis import advice, nodetime
+from jumper.analysis import advice, needs, nodetime
 
 
 class Threshold(float):
@@ -33,7 +33,7 @@ class Threshold(float):
 
 
 ENOUGH = Threshold(
-    advice.ENOUGH, "", "attempts", "fewest of a group before anything is said of what it asks for or does"
+    needs.ENOUGH, "", "attempts", "fewest of a group before anything is said of what it asks for or does"
 )
 LONG_S = Threshold(1, "", "s", "shorter attempts say more about starting than about working: their CPU is not judged")
 WORTH = Threshold(
@@ -41,7 +41,9 @@ WORTH = Threshold(
 )
 MOST = Threshold(10, "", "findings", "most of one name that are told one by one; the rest is one line")
 
-NEAR = Threshold(0.95, "memory-near, killed", "of what was asked or allowed", "a peak from here on is near it")
+NEAR = Threshold(
+    needs.AT_LIMIT, "memory-near, killed", "of what was asked or allowed", "a peak from here on is near it"
+)
 RISK = Threshold(
     0.01, "memory-near", "of the attempts", "and, of a group of five or more, more are expected to pass it"
 )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from jumper.analysis.advice import UNSURE
 from jumper.analysis.findings.thresholds import ENOUGH, LONG_S
+from jumper.analysis.needs import UNSURE, Needs, needs
 from jumper.analysis.nodetime import NodeTime, cpus_of, crowded, node_times
 from jumper.analysis.tables import RunTables, floats, texts
 
@@ -119,6 +119,11 @@ class View:
         """Memory peaks that say all about one attempt that succeeded; NaN for the others."""
         peaks = self.floats("memory_peak_bytes")
         return np.where(self.done & (peaks > 0) & ~self.flagged(*UNSURE), peaks, np.nan)
+
+    @cached_property
+    def needs(self) -> Needs:
+        """What each attempt needed, as the advice takes it."""
+        return needs(self.tasks)
 
     @cached_property
     def beside(self) -> Floats:

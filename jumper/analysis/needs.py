@@ -1,0 +1,110 @@
+"""How much memory each attempt needed: what it held where it succeeded; more than it had where memory ended it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jumper.analysis.deaths import NANNY
+from jumper.analysis.sizing import LEAST_BYTES, MARGIN, held
+from jumper.analysis.summary import lists
+from jumper.analysis.tables import floats, texts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from jumper.analysis.tables import Bools, Floats, Ints
+
+#: Fewest attempts with a sure figure before a group is advised; rules that follow the input need twice as many.
+ENOUGH = 5
+#: A failed attempt whose peak came this near to its limit was ended by it.
+AT_LIMIT = 0.95
+#: Flags under which a memory peak says too little about one attempt.
+UNSURE = ("shared", "truncated", "memory-estimated")
+#: What an attempt that memory ended is taken to need, as a multiple of what it had.
+TWICE = 2.0
+#: Where too few attempts say how far they spread, this much of the highest is asked for.
+_FEW = 1.2
+#: No machine has so many bytes.
+_MOST = 1e18
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Needs:
+    """What the attempts of a tasks table needed, in its order; all arrays have shape (n,).
+
+    Attributes
+    ----------
+    peak : array
+        What each held at most, in bytes, with what its batch job held beside it; NaN where that is not known.
+    bound : array
+        What it was allowed, else asked for, in bytes; NaN where neither is known.
+    unsure : list of str
+        The flag under which its peak says too little, or "".
+    ended : array of bool
+        Whether memory ended it: it failed or was lost near its bound, or the kernel or Dask's nanny ended it for that.
+    open : array of bool
+        Of these, the ones whose task never succeeded later: what they need is not known.
+    bytes : array
+        What it needed: its peak where it succeeded, twice what it had where that is open; NaN where it does not tell.
+    """
+
+    peak: Floats
+    bound: Floats
+    unsure: list[str]
+    ended: Bools
+    open: Bools
+    bytes: Floats
+
+    def amount(self, rows: Ints) -> float:
+        """Return the one amount that these attempts should ask for, in bytes; NaN where none of them tells.
+
+        It is what :func:`jumper.analysis.advice.advise` asks for where it does not follow the input. Of fewer
+        than five attempts it is the most that one of them needs, and a fifth more where that was measured.
+        """
+        told = self.bytes[rows]
+        known = np.isfinite(told)
+        if not known.any():
+            return np.nan
+        if known.sum() >= ENOUGH:
+            return max(MARGIN * held(told[known]), LEAST_BYTES)
+        return float(np.where(self.open[rows], told, _FEW * told)[known].max())
+
+
+def needs(tasks: pd.DataFrame) -> Needs:
+    """Return what each attempt needed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> tasks = pd.DataFrame({"key": ["a", "b"], "state": ["done", "failed"],
+    ...                       "memory_peak_bytes": [3e9, 3.9e9], "memory_limit_bytes": 4e9})
+    >>> needs(tasks).bytes.tolist()
+    [3000000000.0, 8000000000.0]
+    """
+    beside, peak, limit, asked = (
+        _bytes(tasks, f"memory_{name}_bytes") for name in ("beside", "peak", "limit", "asked")
+    )
+    peak = peak + np.nan_to_num(beside)
+    bound = np.where(np.isfinite(limit), limit, asked)
+    states, reasons, keys = (np.array(texts(tasks, name), dtype=object) for name in ("state", "reason", "key"))
+    flags_of = lists(tasks, "flags")
+    unsure = [next((flag for flag in UNSURE if flag in flags), "") for flags in flags_of]
+    sure = np.array([not flag for flag in unsure], dtype=bool)
+    told = ["oom" in flags or NANNY in reason for flags, reason in zip(flags_of, reasons, strict=True)]
+    with np.errstate(invalid="ignore"):
+        ended = np.isin(states, ["failed", "lost"]) & (np.array(told, dtype=bool) | (peak >= AT_LIMIT * bound))
+    done = (states == "done") & sure & np.isfinite(peak)
+    succeeded = set(keys[done]) - {""}
+    alone = ended & np.array([key not in succeeded for key in keys], dtype=bool)
+    taken = TWICE * np.fmax(peak, bound)
+    return Needs(peak, bound, unsure, ended, alone, np.where(alone, taken, np.where(done, peak, np.nan)))
+
+
+def _bytes(tasks: pd.DataFrame, column: str) -> Floats:
+    """Return a column; NaN where it is null, or what no machine can have."""
+    values = floats(tasks, column)
+    with np.errstate(invalid="ignore"):
+        return np.where((values > 0) & (values < _MOST), values, np.nan)
