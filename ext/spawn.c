@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 
@@ -102,6 +103,8 @@ static int begin(long argc, char **argv, char **environment)
         return wrong_use();
     struct start start = {.arguments = argv + 3, .environment = environment};
     long pid = split(run, &start);
+    for (char **at = environment; *at != NULL; at++) /* what marks the command's processes does not mark this one */
+        **at = '\0';
     int32_t record[2] = {pid < 0 ? -1 : (int32_t)pid, pid < 0 ? (int32_t)-pid : start.error};
     return ask(SYS_write, fd, (long)record, sizeof record) < 0 ? WRONG_USE : 0;
 }

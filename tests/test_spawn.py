@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jumper.monitor import spawn
@@ -68,6 +71,30 @@ def test_its_peak_is_not_ours() -> None:
     assert child.wait() == 0 and child.own_peak
     assert ended is not None and ended.maxrss_bytes is not None
     assert 1 << 20 < ended.maxrss_bytes < 50 << 20 < len(ours)
+
+
+def test_the_program_is_not_taken_for_a_process_of_the_job_that_it_has_started() -> None:
+    """Its environment is the job's, by whose mark processes are found, and it may be there for a moment more."""
+    report, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(theirs, bytes(4096))
+    os.set_blocking(theirs, True)  # the program waits for room to tell us of the command
+    command = [spawn.SPAWN, str(theirs), "--", "/bin/sh", "-c", "read line"]
+    begun = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(theirs,), env={"MARK": "it"})
+    program = psutil.Process(begun.pid)
+    deadline = time.monotonic() + 10
+    while program.status() != psutil.STATUS_SLEEPING:
+        assert time.monotonic() < deadline
+    (job,) = set(psutil.Process().children()) - {program}
+    marks = [process.environ().get("MARK") for process in (job, program)]
+    os.close(theirs)
+    with open(report, "rb") as pipe:
+        pipe.read()
+    begun.communicate()
+    os.waitpid(job.pid, 0)
+    assert marks == ["it", None]
 
 
 def test_a_shell_that_is_not_there_is_the_same_error() -> None:
