@@ -97,6 +97,18 @@ def test_the_program_is_not_taken_for_a_process_of_the_job_that_it_has_started()
     assert marks == ["it", None]
 
 
+def test_an_interrupt_leaves_no_zombie_of_the_program() -> None:
+    class Interrupted(OwnPeak):
+        def started(self) -> None:
+            raise KeyboardInterrupt(self.pid)
+
+    before = {child.pid for child in psutil.Process().children()}
+    with pytest.raises(KeyboardInterrupt) as raised:
+        Interrupted("true", shell=True, executable="/bin/bash")
+    os.waitpid(raised.value.args[0], 0)
+    assert {child.pid for child in psutil.Process().children()} <= before
+
+
 def test_a_shell_that_is_not_there_is_the_same_error() -> None:
     for kind in (OwnPeak, subprocess.Popen):
         with pytest.raises(FileNotFoundError) as raised:

@@ -42,9 +42,11 @@ class OwnPeak(subprocess.Popen[Any]):
         self.own_peak = program is not None
         if program is None:
             super().__init__(args, *more, **kwargs)
-        self.started()
-        if program is not None:
-            _reap(program)
+        try:
+            self.started()
+        finally:
+            if program is not None:
+                _reap(program)
 
     def started(self) -> None:
         """Do what is to be done first with the process; the program that started it ends meanwhile."""
