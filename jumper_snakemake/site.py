@@ -137,14 +137,21 @@ class Site:
 
     def watch(self, pid: int, tag: str | None = None, soon: bool = False) -> Watch:
         """Sample the tree of a process from now on; ``soon``: its first sample is not waited for."""
+        watch = self._enter(pid, tag, soon)
+        if watch is None:
+            with self._lock:
+                watch = self._enter(pid, tag, soon)  # another job may have made an engine meanwhile
+                if watch is None:  # the first one, or all are full
+                    self._new_engine()
+                    watch = self._enter(pid, tag, soon)
+        assert watch is not None
+        return watch
+
+    def _enter(self, pid: int, tag: str | None, soon: bool) -> Watch | None:
         for engine in self._engines:
             if (number := engine.add(pid, tag, soon=soon)) is not None:
                 return Watch(engine, number)
-        with self._lock:
-            engine = self._new_engine()  # the first one, or the others are full
-            number = engine.add(pid, tag)
-        assert number is not None
-        return Watch(engine, number)
+        return None
 
     def note(self, record: Mapping[str, Any]) -> None:
         """Put a record into the run; on disk within an interval."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -32,6 +35,27 @@ def test_more_jobs_at_once_than_one_engine_takes(tmp_path: Path) -> None:
         job.kill()
         job.wait()
     assert all((each.rss or 0) > 100_000 for each in most)
+
+
+def test_jobs_that_start_together_share_engines(tmp_path: Path) -> None:
+    """As many jobs as three engines have room for, each in a thread of its own as Snakemake starts them."""
+    (tmp_path / "spool").mkdir()
+    site = Site(lambda: Settings(str(tmp_path), interval=60.0))
+    count = 150
+    together = threading.Barrier(count)
+
+    def start() -> None:
+        together.wait()
+        site.ready()
+        site.watch(os.getpid())
+
+    threads = [threading.Thread(target=start) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    site.close()
+    assert len(list((tmp_path / "spool").glob("*.seg"))) <= math.ceil(count / 60)
 
 
 def test_a_failure_of_ours_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
