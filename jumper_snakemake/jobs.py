@@ -15,6 +15,8 @@ from jumper_snakemake.settings import ANY
 EXTERNAL_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "OAR_JOB_ID")
 #: resources that a task is said to have asked for
 RESOURCES = ("mem_mb", "mem_mib", "runtime")
+#: what Snakemake itself asks for, where jobs go to a cluster or the user sets any default (`snakemake.resources`)
+DEFAULT_MEMORY = "min(max(2*input.size_mb, 1000), 8000)"
 #: inputs beyond this number are not looked at for their size
 MOST_INPUTS = 1000
 #: what a rule runs, by the attribute that it has then
@@ -72,7 +74,29 @@ def asked_of(job: Any) -> str:
     if resources is None:
         return ANY
     names = set(resources.keys())  # it is a list, of values
-    return "+".join(name for name in RESOURCES if name in names)
+    return "+".join(name for name in _told_by(job.rule) if name in names)
+
+
+def _told_by(rule: Any) -> tuple[str, ...]:
+    """Return which resources say what somebody asked for, of a job that the main process runs itself.
+
+    For a cluster Snakemake gives memory to every rule that has none, also to those that stay here; a job that
+    goes there does ask for it.
+    """
+    memory = rule.resources.get("mem_mb")
+    evaluator = getattr(memory, "_evaluator", memory)  # before there was a class for it, the function itself
+    if not callable(evaluator) or not getattr(rule.workflow, "is_main_process", True) or not _by_default(evaluator):
+        return RESOURCES
+    return RESOURCES[1:] if "mem_mib" in rule.resources else RESOURCES[2:]  # a job has both, where one is asked for
+
+
+@lru_cache(maxsize=64)
+def _by_default(evaluator: Any) -> bool:
+    """Return whether a function is Snakemake's own default for memory, which its closure has as text."""
+    while hasattr(evaluator, "__wrapped__"):
+        evaluator = evaluator.__wrapped__
+    ours = getattr(evaluator, "__module__", "") == "snakemake.resources"
+    return ours and any(cell.cell_contents == DEFAULT_MEMORY for cell in evaluator.__closure__ or ())
 
 
 def facts_of(arguments: Mapping[str, Any], directive: str, told: str = ANY) -> dict[str, Any]:
@@ -89,7 +113,7 @@ def facts_of(arguments: Mapping[str, Any], directive: str, told: str = ANY) -> d
     """
     rule, resources = arguments["job_rule"], arguments["resources"]
     wildcards = {str(name): str(value) for name, value in arguments["wildcards"].items()}
-    names = RESOURCES if told == ANY else told.split("+")
+    names = _told_by(rule) if told == ANY else told.split("+")
     asked = {name: value for name in names if (value := _number(resources.get(name))) is not None}
     benchmark = arguments.get("benchmark")
     facts: dict[str, Any] = {

@@ -119,6 +119,44 @@ rule plain:
     assert asked.loc["plain"].tolist() == [1, 70e6, 180]
 
 
+def test_a_local_rule_on_a_cluster_asks_for_what_its_rule_or_the_user_asks_for(workflow: Make) -> None:
+    """Where the user sets any default, Snakemake gives 1000 MB to every rule; only what goes there asks for it."""
+    made = workflow("""
+localrules: all, plain, inside, own, profiled
+names = ["plain", "inside", "own", "profiled", "sent"]
+rule all:
+    input: expand("{name}.txt", name=names)
+for name in ("plain", "profiled", "sent"):
+    rule:
+        name: name
+        output: f"{name}.txt"
+        shell: "touch {output}"
+rule own:
+    output: "own.txt"
+    resources: mem_mb=lambda wildcards, attempt: 50 * attempt
+    shell: "touch {output}"
+rule inside:
+    output: "inside.txt"
+    run:
+        open(output[0], "w").close()
+""")
+    (made.folder / "profile").mkdir()
+    (made.folder / "profile/config.yaml").write_text(
+        "set-resources:\n  profiled:\n    mem_mb: 60\ndefault-resources:\n  runtime: 3\n"
+    )
+    submit = made.folder / "submit.sh"
+    submit.write_text('#!/bin/sh\nsh "$1" > "$1.out" 2>&1 < /dev/null &\necho batch-$!\n')
+    submit.chmod(0o755)
+    made.done(
+        "-j4", "--executor", "cluster-generic", "--cluster-generic-submit-cmd", str(submit), "--profile", "profile",
+        "--latency-wait", "60", "--seconds-between-status-checks", "1",
+    )  # fmt: skip
+    asked = made.run().tasks.set_index("key")[["memory_asked_bytes", "runtime_asked_s"]]
+    assert asked.loc[["own", "profiled", "sent"], "memory_asked_bytes"].tolist() == [50e6, 60e6, 1000e6]
+    assert asked.loc[["plain", "inside"], "memory_asked_bytes"].isna().all()
+    assert (asked["runtime_asked_s"] == 180).all()
+
+
 def test_a_service_is_done_when_snakemake_ends_it(kinds: tuple[Workflow, str]) -> None:
     task = kinds[0].task("service")
     assert (task["state"], task["exit_code"]) == ("done", -15)
