@@ -115,6 +115,31 @@ def test_long_names_are_shortened_at_their_end_and_no_column_is_cut(browser: Any
     assert needed <= room
 
 
+#: Of each row of the timeline: its title, how wide its widest line is, how wide it may be, how high its picture is.
+TITLES = """() => { const pen = document.createElement('canvas').getContext('2d');
+  const room = document.getElementById('pictures').clientWidth;
+  return Bokeh.documents[0].roots()[0].children.map(({title, min_border_left, inner_height}) => {
+    pen.font = `${title.text_font_style} ${title.text_font_size} ${title.text_font}`;
+    const widest = Math.max(...title.text.split('\\n').map(line => pen.measureText(line).width));
+    return [title.text, widest, room - min_border_left, inner_height] }) }"""
+
+
+def test_titles_of_rows_can_be_read_on_a_narrow_page(opened: Page, browser: Any, tmp_path: Path) -> None:
+    run = made.make(60)
+    run.tasks["key"] = [f"compress[sample={number:04d}]" for number in range(60)]
+    page = Page(browser.new_page(viewport={"width": 420, "height": 900}), write_report(run, tmp_path / "r.html")).page
+    narrow, wide = page.evaluate(TITLES), opened.page.evaluate(TITLES)
+    assert not any("\n" in title for title, *_ in wide)
+    assert [title.replace("\n", " ") for title, *_ in narrow] == [title for title, *_ in wide]
+    assert sum("\n" in title for title, *_ in narrow) >= 5  # they are longer than the page is wide
+    assert all(widest <= room for _, widest, room, _ in narrow), narrow
+    for (_, _, _, height), (_, _, _, usual) in zip(narrow, wide, strict=True):
+        assert height == pytest.approx(usual, abs=2)
+    cut = page.evaluate("""() => [...document.querySelectorAll('#tasks td button, #groups th[scope=row]')]
+        .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)""")
+    assert cut == []
+
+
 def in_view(page: Any) -> Any:
     """Scroll to the timeline and return its box."""
     page.evaluate("() => document.getElementById('pictures').scrollIntoView({behavior: 'instant'})")

@@ -181,8 +181,27 @@
     range.properties.start.change.connect(told);
     range.properties.end.change.connect(told);
   };
+  // a title in as many lines as the part of its row that can be seen asks for; the row is higher by the others
+  const pen = document.createElement("canvas").getContext("2d");
+  function lines(words, room) {
+    const found = [];
+    for (const word of words.split(" ")) {
+      const longer = found.length ? `${found.at(-1)} ${word}` : word;
+      if (found.length && pen.measureText(longer).width <= room) found[found.length - 1] = longer; else found.push(word);
+    }
+    return found;
+  }
+  function broken(drawing) {
+    pen.font = `bold 13px ${getComputedStyle(document.body).fontFamily}`;
+    for (const {attributes: row} of drawing.doc.roots[0].attributes.children) {
+      const title = row.title.attributes, found = lines(title.text, find("pictures").clientWidth - row.min_border_left);
+      title.text = found.join("\n");
+      row.height += (found.length - 1) * 15;
+    }
+    return drawing;
+  }
   if (reset && window.Bokeh) {
-    Bokeh.embed.embed_item(JSON.parse(find("drawing").textContent), "pictures");
+    Bokeh.embed.embed_item(broken(JSON.parse(find("drawing").textContent)), "pictures");
     link();
   }
 })();
