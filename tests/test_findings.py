@@ -427,6 +427,38 @@ def test_what_is_missing_is_said() -> None:
     assert said["A collector was switched off:"] == "gpu: no driver"
 
 
+def test_a_failed_job_whose_cost_is_not_known_is_said_with_what_to_do() -> None:
+    """As Snakemake's main process knows it: the job's state came, its record did not."""
+    run = workflow(3)
+    run.tasks.loc[1, ["state", "exit_code", "reason"]] = ["failed", 1, "exit status 1"]
+    run.tasks.loc[1:, ["cpu_s", "memory_peak_bytes"]] = None
+    why = "no record of its cost came: neither in the run's folder nor in a log"
+    run.info["coverage"] = {"missing": [{"key": f"align[{n}]", "reason": why} for n in (1, 2)]}
+    failed, missing = findings(run)
+    assert (failed.name, missing.name, missing.severity) == ("failed", "missing", "high")
+    assert missing.subject == "What 2 attempts cost"
+    assert missing.text == f"is not known (align[1], align[2]); 1 of them failed: {why}."
+    assert "its own log says why" in missing.action and "--logger-jumper-logs FOLDER" in missing.action
+    run.tasks.loc[1, "state"] = "done"
+    run.info["coverage"] = {"missing": [{"key": "align[1]", "reason": "no run has its cost"}]}
+    (missing,) = findings(run)
+    assert (missing.severity, missing.subject) == ("medium", "What 1 attempt cost")
+    assert missing.text == "is not known (align[1]): no run has its cost."
+    assert missing.action.endswith("Run them again with `snakemake --logger jumper`.")
+
+
+def test_a_worker_that_brought_nothing_home_is_named_and_what_its_failed_tasks_lack() -> None:
+    run = workflow(3, kind="dask", worker="tcp://a:1", memory_asked_bytes=None)
+    run.info["coverage"] = {"missing": [{"worker": "tcp://a:1", "name": "w1", "reason": "its plugin did not report"}]}
+    (missing,) = findings(run)
+    assert (missing.severity, missing.subject) == ("medium", "1 worker")
+    assert missing.text == "brought no figures home (w1): its plugin did not report."
+    assert "JUMPER_SPOOL" in missing.action and "in no sum" in missing.action
+    run.tasks.loc[1:, ["state", "cpu_s", "memory_peak_bytes"]] = ["lost", None, None]
+    (missing,) = [one for one in findings(run) if one.name == "missing"]
+    assert missing.severity == "high" and "(w1); 2 tasks of theirs failed or were lost: its" in missing.text
+
+
 @pytest.mark.parametrize("fault", ["near its limit in Dask", "a worker near its limit, with several tasks in it"])
 def test_a_worker_is_given_what_it_does_not_spill_below(fault: str) -> None:
     run = FAULTS[fault][-1]()

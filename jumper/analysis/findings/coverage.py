@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from jumper.analysis.findings import snippets
-from jumper.analysis.findings.finding import Finding, hours, many
+from jumper.analysis.findings.finding import Finding, hours, listed, many, shown
 from jumper.analysis.findings.thresholds import GAP_PART, OWN_PART, OWN_S
 from jumper.analysis.findings.view import View
 from jumper.analysis.tables import interval_of, texts
@@ -17,11 +17,7 @@ from jumper.analysis.units import human_seconds
 def missing(view: View) -> Iterator[Finding]:
     """Parts that did not come, blocks that cannot be read, monitors and collectors that ended early."""
     known = view.run.info.get("coverage") or {}
-    absent = known.get("missing") or []
-    if absent:
-        named = "; ".join(_words(item) for item in absent[:5]) + ("; …" if len(absent) > 5 else "")
-        subject = many(len(absent), "expected part")
-        yield Finding("medium", subject, f"did not come: {named}.", "Their figures are null, not zero.", name="missing")
+    yield from _absent(view, known.get("missing") or [])
     for name, words in (("torn", "could not be read"), ("missing_blocks", "did not come"),
                         ("dropped", "could not be written")):  # fmt: skip
         if known.get(name):
@@ -38,6 +34,60 @@ def missing(view: View) -> Iterator[Finding]:
         said = sorted({words_of[i] for i, k in enumerate(kinds) if k == kind})
         for text in said[:5]:
             yield Finding("medium", subject, text or "no reason was recorded.", name="missing")
+
+
+#: What to do about Dask workers whose figures did not come.
+_WORKERS = (
+    "What their tasks cost is in no sum. Give workers a spool that outlives them (JUMPER_SPOOL), and collect before "
+    "they are closed; `jumper doctor` says on a node what hinders there."
+)
+
+
+def _absent(view: View, absent: Sequence[object]) -> Iterator[Finding]:
+    """What was expected and did not come: attempts, Dask workers, nodes; the more severe where an attempt failed."""
+    known = [item for item in absent if isinstance(item, dict)]
+    jobs = [item for item in known if item.get("key")]
+    workers = [item for item in known if item.get("worker") and not item.get("key")]
+    others = [item for item in absent if not (isinstance(item, dict) and (item.get("key") or item.get("worker")))]
+    if jobs:
+        failed, why = _failed(view, "key", jobs), _reasons(jobs)
+        told = listed([shown(str(item["key"])) for item in jobs])
+        text = f"is not known ({told}){f'; {failed:,} of them failed' if failed else ''}{why}."
+        subject = f"What {many(len(jobs), 'attempt')} cost"
+        yield Finding("high" if failed else "medium", subject, text, _again(why), name="missing")
+    if workers:
+        failed, why = _failed(view, "worker", workers), _reasons(workers)
+        told = listed([str(item.get("name") or item["worker"]) for item in workers])
+        lost = f"; {many(failed, 'task')} of theirs failed or were lost" if failed else ""
+        text = f"brought no figures home ({told}){lost}{why}."
+        yield Finding("high" if failed else "medium", many(len(workers), "worker"), text, _WORKERS, name="missing")
+    if others:
+        named = "; ".join(map(_words, others[:5])) + ("; …" if len(others) > 5 else "")
+        action = "Their figures are null, not zero. `jumper doctor` says on each node what hinders there."
+        subject = many(len(others), "expected part")
+        yield Finding("medium", subject, f"did not come: {named}.", action, name="missing")
+
+
+def _failed(view: View, column: str, items: Sequence[dict[str, object]]) -> int:
+    """Return how many attempts without a cost failed, of those whose column names one of these."""
+    theirs = np.isin(view.texts(column).astype(str), [str(item[column]) for item in items])
+    unknown = np.isnan(view.floats("cpu_s"))
+    return int((theirs & unknown & np.isin(view.texts("state").astype(str), ["failed", "lost"])).sum())
+
+
+def _reasons(items: Sequence[dict[str, object]]) -> str:
+    found = sorted({str(item["reason"]) for item in items if item.get("reason")})
+    return f": {'; '.join(found[:3])}" if found else ""
+
+
+def _again(why: str) -> str:
+    """Say what to do so that the cost of attempts is known next time."""
+    if "no record" not in why:
+        return "It is in no sum and no peak here. Run them again with `snakemake --logger jumper`."
+    return (
+        "It is in no sum and no peak here. One that failed before it began has none: its own log says why. Where jobs "
+        "do not share this file system, name the folder of their logs: --logger-jumper-logs FOLDER."
+    )
 
 
 def gaps(view: View) -> Iterator[Finding]:
