@@ -111,20 +111,30 @@ def test_cpu_beyond_the_attempts_is_outside_of_them_and_a_shape_is_the_counters_
 
 
 def test_only_processes_that_began_with_their_job_have_a_row_at_its_start() -> None:
+    """Of these tasks the first alone: others have a thread, were seen late, or never; have no pid, or no start."""
     tasks = pd.DataFrame({
-        "node": "n1", "pid": pd.array([100, 7, 101, 102, None], dtype="Int64"),
-        "start_ns": np.array([1, 1, 3, 1, 1]) * SECOND,
-        "thread": pd.array([None, 8, None, None, None], dtype="Int64"),
+        "node": "n1", "pid": pd.array([100, 7, 101, 102, None, 103], dtype="Int64"),
+        "start_ns": pd.array([SECOND, SECOND, 3 * SECOND, SECOND, SECOND, None], dtype="Int64"),
+        "thread": pd.array([None, 8, None, None, None, None], dtype="Int64"),
     })  # fmt: skip
-    seen = [(100, 2 * SECOND, 5), (7, 2 * SECOND, 9), (101, 2 * SECOND, 3), (101, 6 * SECOND, 4)]
-    samples = pd.DataFrame(seen, columns=["pid", "time_ns", "write_chars"]).assign(node="n1", segment="s")
-    samples["memory_bytes"] = 1
+    seen = [  # not by time; a process of another node has the number of the first one, and was seen before it
+        ("n1", 100, 2 * SECOND, 5), ("n1", 101, 6 * SECOND, 4), ("n1", 100, 3 * SECOND, 8), ("n1", 7, 2 * SECOND, 9),
+        ("n1", 101, 2 * SECOND, 3), ("n1", None, 2 * SECOND, 6), ("n1", 103, SECOND, 2),
+        ("n2", 100, 3 * SECOND // 2, 1),
+    ]  # fmt: skip
+    samples = pd.DataFrame(seen, columns=["node", "pid", "time_ns", "write_chars"])
+    samples = samples.assign(pid=samples["pid"].astype("Int64"), segment=samples["node"] + ".seg", memory_bytes=1)
+    samples = samples.assign(mono_ns=samples["time_ns"], rss_bytes=1)
     run: Any = SimpleNamespace(info={"kind": "snakemake", "interval_s": 1.0}, tasks=tasks, samples=lambda _: samples)
     rows = timeline.processes(run)
-    assert rows["time_ns"].is_monotonic_increasing and len(rows) == 5  # a job that was seen late, or never, has none
-    first = rows.iloc[0]
-    assert (first["pid"], first["time_ns"], first["write_chars"]) == (100, SECOND, 0) and np.isnan(
-        first["memory_bytes"]
+    assert set(rows.columns) == {"node", "segment", "pid", "time_ns", "write_chars", "memory_bytes"}
+    assert rows["time_ns"].is_monotonic_increasing
+    (added,) = rows[rows["memory_bytes"].isna()].to_dict("records")
+    assert np.isnan(added.pop("memory_bytes"))
+    assert added == {"node": "n1", "segment": "n1.seg", "pid": 100, "time_ns": SECOND, "write_chars": 0}
+    others = rows[rows["memory_bytes"].notna()][["node", "pid", "time_ns", "write_chars"]]
+    assert sorted(others.fillna(-1).itertuples(index=False, name=None)) == sorted(
+        (node, -1 if pid is None else pid, at, wrote) for node, pid, at, wrote in seen
     )
     run.info["kind"] = "command"
     assert timeline.processes(run) is samples
