@@ -118,7 +118,7 @@ def test_only_processes_that_began_with_their_job_have_a_row_at_its_start() -> N
         "thread": pd.array([None, 8, None, None, None, None], dtype="Int64"),
     })  # fmt: skip
     seen = [  # not by time; a process of another node has the number of the first one, and was seen before it
-        ("n1", 100, 2 * SECOND, 5), ("n1", 101, 6 * SECOND, 4), ("n1", 100, 3 * SECOND, 8), ("n1", 7, 2 * SECOND, 9),
+        ("n1", 100, 2 * SECOND, 5), ("n1", 100, 3 * SECOND, 8), ("n1", 101, 6 * SECOND, 4), ("n1", 7, 2 * SECOND, 9),
         ("n1", 101, 2 * SECOND, 3), ("n1", None, 2 * SECOND, 6), ("n1", 103, SECOND, 2),
         ("n2", 100, 3 * SECOND // 2, 1),
     ]  # fmt: skip
