@@ -170,10 +170,11 @@ class Attempt:
             stop["exit_code"] = status
         if self.in_process and self.shared:
             stop["flags"].append("shared")
-        # a service is ended by Snakemake when nobody needs it any more
-        if failure is not None and not (self.is_service and status == -signal.SIGTERM):
-            stop["state"] = "cancelled" if isinstance(failure, (KeyboardInterrupt, SystemExit)) else "failed"
+        if failure is not None:
             stop["reason"] = reason_of(status, failure)
+            # a service is ended by Snakemake when nobody needs it any more
+            if not (self.is_service and status == -signal.SIGTERM):
+                stop["state"] = "cancelled" if isinstance(failure, (KeyboardInterrupt, SystemExit)) else "failed"
             if status in _KILLED and (self.site.oom_kills(now=True) or 0) > (self._oom_kills or 0):
                 stop["flags"].append(OOM)
                 stop["reason"] = f"{stop['reason']}: the kernel's OOM killer struck meanwhile"

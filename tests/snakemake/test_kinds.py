@@ -159,7 +159,7 @@ rule inside:
 
 def test_a_service_is_done_when_snakemake_ends_it(kinds: tuple[Workflow, str]) -> None:
     task = kinds[0].task("service")
-    assert (task["state"], task["exit_code"]) == ("done", -15)
+    assert (task["state"], task["exit_code"], task["reason"]) == ("done", -15, "ended by signal 15")
 
 
 def test_what_a_rule_runs_is_noted(kinds: tuple[Workflow, str]) -> None:
