@@ -234,6 +234,73 @@ def test_workers_hold_what_the_fullest_one_held_below_where_dask_spills() -> Non
     assert f"--nworkers {found.workers} --nthreads 2 --memory-limit {math.ceil(highest / 0.7 / MIB)}MiB" in line
 
 
+def worked(tasks: list[dict[str, Any]], nodes: dict[str, tuple[int, int | None]] | None = None) -> made.Made:
+    """A Dask run of these tasks, from 0 s to 100 s where they do not say it, on nodes of so many CPUs and bytes."""
+    usual = {"kind": "dask", "group": "g", "state": "done", "worker": "w1", "thread": 1, "wall_s": 10.0, "cpu_s": 5.0,
+             "memory_peak_bytes": 100 * MIB, "start": 0, "stop": 100}  # fmt: skip
+    rows = [{"key": f"g-{number}", "attempt_id": str(number), **usual, **task} for number, task in enumerate(tasks)]
+    for row in rows:
+        row |= {f"{name}_ns": made.START_NS + row.pop(name) * made.SECOND for name in ("start", "stop")}
+    info = {"nodes": {name: {"num_cpus": cpus, "memory_bytes": memory}
+                      for name, (cpus, memory) in (nodes or {"n1": (4, 16 * made.GIB)}).items()}}  # fmt: skip
+    return made.Made(info, made.tasks_table(rows))
+
+
+def test_workers_follow_from_tasks_that_say_all_and_from_the_size_of_their_node() -> None:
+    long = {"wall_s": 30.0, "cpu_s": 27.0}  # of all time 0.8 cores, of the mean task 0.7
+    told = [{"thread": n % 2} for n in range(4)] + [long] + [{**long, "worker": "w2", "thread": n} for n in range(3)]
+    told[0]["memory_peak_bytes"] = 700 * MIB
+    huge = {"memory_peak_bytes": 50 * made.GIB, "cpu_s": 1000.0}
+    silent = [{"kind": "snakemake"}, {"flags": ["truncated"]}, {"worker": None}, {"cpu_s": None}, {"wall_s": None},
+              {"memory_peak_bytes": None}]  # fmt: skip
+    nodes: dict[str, tuple[int, int | None]] = {
+        "n1": (4, 1500 * MIB), "n2": (4, 1500 * MIB), "big": (8, 64 * made.GIB), "tiny": (4, 800 * MIB),
+        "lone": (1, 64 * made.GIB), "odd": (4, None),
+    }  # fmt: skip
+    found = advise_dask(worked([*told, *({**huge, **one} for one in silent)], nodes))
+    evidence = "8 tasks on 2 workers of 2 threads kept 0.80 cores busy each; the fullest worker held 700 MiB"
+    assert [(one.nodes, one.workers, one.threads, round(one.memory_limit_bytes / MIB)) for one in found] == [
+        (("lone",), 1, 1, 1000), (("tiny",), 1, 2, 800), (("n1", "n2"), 1, 2, 1000), (("big",), 5, 2, 1000),
+    ]  # fmt: skip
+    assert [one.evidence for one in found] == [evidence, f"{evidence}, and such a node has 800 MiB", evidence, evidence]
+
+
+def test_workers_of_tasks_that_wait_run_two_a_core_and_none_gets_less_than_64_mib() -> None:
+    (found,) = advise_dask(worked([{"cpu_s": 0.5, "memory_peak_bytes": MIB} for _ in range(5)]))
+    assert (found.workers, found.threads, found.memory_limit_bytes) == (8, 1, 64 * MIB)
+
+
+@pytest.mark.parametrize("tasks", [[{}] * 4, [{"wall_s": 0.0, "cpu_s": 0.0}] * 5], ids=["too few", "no time"])
+def test_workers_are_not_advised_from_next_to_nothing(tasks: list[dict[str, Any]]) -> None:
+    assert advise_dask(worked(tasks)) == [] and len(advise_dask(worked([{}] * 5))) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "events", "workers"),
+    [
+        ((0, 10), (50, 55), [], 1),
+        ((0, 60), (50, 55), [], 2),
+        ((0, 10), (50, 55), [("worker-left", "w1", 60)], 2),
+        ((0, 10), (50, 55), [("worker-joined", "w2", 5)], 2),
+        ((0, 10), (50, 55), [("worker-memory", "w2", 5), ("worker-memory", "w1", 60)], 1),
+        ((0, 10), (5, 7), [("worker-joined", "w1", 8)], 2),
+        ((0, 10), (5, 7), [("worker-left", "w1", 4)], 2),
+        ((0, 10), (50, 55), [("worker-joined", "w9", 0), ("worker-left", "w9", 99)], 1),
+    ],
+)
+def test_a_worker_lives_from_its_first_task_to_its_last_and_as_long_as_the_scheduler_saw_it(
+    first: tuple[int, int], second: tuple[int, int], events: list[tuple[str, str, int]], workers: int
+) -> None:
+    when = [("w1", *first)] * 4 + [("w2", *second)]
+    run = worked([{"worker": name, "start": start, "stop": stop} for name, start, stop in when])
+    run.events = pd.DataFrame({
+        "time_ns": [made.START_NS + at * made.SECOND for *_, at in events], "kind": [kind for kind, *_ in events],
+        "text": "", "detail": [json.dumps({"worker": name}) for _, name, _ in events],
+    })  # fmt: skip
+    (found,) = advise_dask(run)
+    assert f"5 tasks on {workers} worker{'s' * (workers > 1)} of " in found.evidence
+
+
 def restarted(names: list[str], *, told: bool = False) -> made.Made:
     """A run of ten tasks on one worker of two threads, and of one task on each of the others, one after the other."""
     run = made.make(9 + len(names), nodes=1, workers=1, threads=2, samples=False)
