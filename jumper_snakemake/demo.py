@@ -177,7 +177,8 @@ def execute(folder: Path, console: Console) -> None:
     from rich.progress import Progress
 
     command = [
-        *(sys.executable, "-m", "jumper_snakemake", "run", "--dir", "jumper", "--report", "none", "--"),
+        *(sys.executable, "-m", "jumper_snakemake", "run", "--dir", "jumper", "--report", "none"),
+        *("--interval", "0.1", "--"),  # its jobs take a second or less
         *(sys.executable, "-m", "snakemake", "--cores", str(min(4, os.cpu_count() or 1))),
         *("--config", f"parts={PARTS}", f"python={sys.executable}"),
     ]
