@@ -394,6 +394,15 @@ def test_an_attempt_that_memory_ended_has_one_amount_in_the_finding_the_advice_a
         assert f"memory ended tasks that are advised to ask for {human_bytes(wanted)}" in workers.evidence
 
 
+def test_a_group_that_memory_ended_and_that_swapped_is_told_one_amount_to_paste() -> None:
+    run = died(24, "snakemake")
+    run.tasks["swap_peak_bytes"] = made.GIB
+    said = {one.name: one.snippet for one in findings(run)}
+    assert said["swapping"] == "" and "mem_mb" in said["killed"]
+    (swapped,) = [one for one in findings(workflow(swap_peak_bytes=made.GIB)) if one.name == "swapping"]
+    assert "mem_mb" in swapped.snippet
+
+
 def test_what_a_batch_job_holds_beside_an_attempt_that_memory_ended_counts() -> None:
     (killed,) = [one for one in findings(died(24, "snakemake", made.GIB)) if one.name == "killed"]
     assert "had reached 2.90 GiB, with the 1.00 GiB beside it in its job 97% of the 4.00 GiB allowed" in killed.text

@@ -138,6 +138,7 @@ def swapping(view: View) -> Iterator[Finding]:
             text = (f"had up to {human_bytes(swap[i])} swapped out, in {len(swapped):,} of {many(len(rows), 'attempt')}"
                     f"{f' on {listed(nodes)}' if nodes else ''}; it was {shown(view.texts('key')[i])}.")  # fmt: skip
             wanted = 1.2 * float(peaks[i] + swap[i]) + float(view.beside[i])
-            snippet = snippets.memory(view.kind_of(i), group, wanted, view.slurm)
+            ended = view.needs.open[rows].any()  # `killed` says what to ask for
+            snippet = "" if ended else snippets.memory(view.kind_of(i), group, wanted, view.slurm)
             action = "Run fewer at once on a node, or ask for what they need, so that fewer are placed there."
             yield Finding("medium", group, text, action, snippet, "swapping")
