@@ -20,7 +20,7 @@ from jumper.monitor.spawn import OwnPeak
 from jumper_snakemake.attempt import Attempt
 from jumper_snakemake.benchmark import Benchmarks
 from jumper_snakemake.jobs import asked_of, attempt_of, directive_of, facts_of
-from jumper_snakemake.settings import TAG, VARIABLE, encode
+from jumper_snakemake.settings import ANY, TAG, VARIABLE, encode
 from jumper_snakemake.site import Site
 
 #: directives whose code runs in Snakemake's own process
@@ -60,17 +60,22 @@ ENVVARS = Patch(
     "snakemake_interface_executor_plugins.executors.real", "RealExecutor", "envvars", ("self",),
     "only executors that hand on the environment are measured",
 )  # fmt: skip
+SENT = Patch(
+    "snakemake_interface_executor_plugins.executors.real", "RealExecutor", "format_job_exec", ("self", "job"),
+    "a job of a cluster asks for the memory that Snakemake gives to all",
+)  # fmt: skip
 SUBMITTED = Patch(
     "snakemake_interface_executor_plugins.executors.real", "RealExecutor", "report_job_submission",
     ("self", "job_info"), "a job id of the batch system is what the job knows of it",
 )  # fmt: skip
-PATCHES = (RUN_WRAPPER, CACHED_OR_RUN, SHELL_SP, BENCHMARKED, ENVVARS, SUBMITTED)
+PATCHES = (RUN_WRAPPER, CACHED_OR_RUN, SHELL_SP, BENCHMARKED, ENVVARS, SENT, SUBMITTED)
 
 
 class _Local(threading.local):
     """What this thread runs."""
 
     job: Any = None
+    sent: Any = None
     workflow: Any = None
     attempt: Attempt | None = None
 
@@ -126,6 +131,7 @@ def install(site: Site, replace_benchmark: bool = True) -> None:
         CACHED_OR_RUN: _cached_or_run,
         SHELL_SP: _Subprocess,
         ENVVARS: _envvars,
+        SENT: _format_job_exec,
     }
     if site.submitted is not None:
         wanted[SUBMITTED] = _report_job_submission
@@ -245,12 +251,25 @@ def _envvars(original: Callable[..., Any]) -> Callable[..., Any]:
         assert _site is not None
         with _site.harmless("a job's environment"):
             settings = _site.settings
-            if _local.job is not None:  # it gets a process of its own
+            if settings.asked == ANY and _local.job is not None:  # it gets a process of its own
                 settings = settings._replace(asked=asked_of(_local.job))
+            elif settings.asked == ANY and _local.sent is not None:
+                settings = settings._replace(asked=asked_of(_local.sent, here=False))
             return {**found, VARIABLE: encode(settings)}
         return found
 
     return envvars
+
+
+def _format_job_exec(original: Callable[..., Any]) -> Callable[..., Any]:
+    def format_job_exec(self: Any, job: Any, *args: Any, **kwargs: Any) -> Any:
+        _local.sent = job
+        try:
+            return original(self, job, *args, **kwargs)
+        finally:
+            _local.sent = None
+
+    return format_job_exec
 
 
 def _report_job_submission(original: Callable[..., Any]) -> Callable[..., Any]:

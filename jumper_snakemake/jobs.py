@@ -64,17 +64,24 @@ def attempt_of(job: Any, workflow: Any) -> tuple[int, int]:
     return outer, max(1, now - outer + 1)
 
 
-def asked_of(job: Any) -> str:
+def asked_of(job: Any, here: bool = True) -> str:
     """Return which resources a job asks for, as :class:`jumper_snakemake.settings.Settings` has them.
 
-    Snakemake has a process of its own for a job (`run:`, `shadow:`), whose command line puts `mem_mb` among
-    the default resources (`snakemake.resources.Resources.DEFAULTS`): it finds what nobody asked for.
+    A job gets a Snakemake of its own (`run:`, `shadow:`, a cluster's), whose command line puts `mem_mb` among the
+    default resources (`snakemake.resources.Resources.DEFAULTS`): it finds what nobody asked for.
+
+    Parameters
+    ----------
+    job : snakemake.jobs.Job or GroupJob
+        As the main process has it.
+    here : bool
+        Whether the main process runs it on its own machine, not a cluster.
     """
-    resources = getattr(job, "resources", None)
-    if resources is None:
+    jobs = list(job.jobs) if not here and job.is_group() else [job]
+    if any(getattr(each, "resources", None) is None for each in jobs):
         return ANY
-    names = set(resources.keys())  # it is a list, of values
-    return "+".join(name for name in _told_by(job.rule) if name in names)
+    names = set().union(*(each.resources.keys() for each in jobs))  # each is a list, of values
+    return "+".join(name for name in (_told_by(job.rule) if here else RESOURCES) if name in names)
 
 
 def _told_by(rule: Any) -> tuple[str, ...]:

@@ -87,3 +87,10 @@ def test_a_try_inside_a_cluster_job_is_no_try_of_the_cluster_job(folder: Path, r
     assert tries["external_id"].iloc[[0, 2]].nunique() == 2
     assert cpu(tries["cpu_s"].iloc[0], times(folder / "again.100.times"))
     assert cpu(tries["cpu_s"].iloc[2], times(folder / "again.200.times"))
+
+
+def test_jobs_of_a_cluster_ask_for_nothing_where_nobody_asks(folder: Path) -> None:
+    """The Snakemake of each job finds 1000 MB, which neither its rule nor the main process told the cluster."""
+    asked = Workflow(folder).run().tasks.set_index("key")["memory_asked_bytes"]
+    assert asked[["first", "second", "last"]].isna().all()
+    assert sorted(set(asked["again"])) == [100e6, 200e6]
