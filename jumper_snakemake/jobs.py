@@ -90,11 +90,12 @@ def _told_by(rule: Any) -> tuple[str, ...]:
     For a cluster Snakemake gives memory to every rule that has none, also to those that stay here; a job that
     goes there does ask for it.
     """
-    memory = rule.resources.get("mem_mb")
+    resources = getattr(rule, "resources", {})
+    memory = resources.get("mem_mb")
     evaluator = getattr(memory, "_evaluator", memory)  # before there was a class for it, the function itself
     if not callable(evaluator) or not getattr(rule.workflow, "is_main_process", True) or not _by_default(evaluator):
         return RESOURCES
-    return RESOURCES[1:] if "mem_mib" in rule.resources else RESOURCES[2:]  # a job has both, where one is asked for
+    return RESOURCES[1:] if "mem_mib" in resources else RESOURCES[2:]  # a job has both, where one is asked for
 
 
 @lru_cache(maxsize=64)
