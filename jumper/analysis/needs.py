@@ -9,13 +9,13 @@ import numpy as np
 
 from jumper.analysis.deaths import NANNY
 from jumper.analysis.sizing import LEAST_BYTES, MARGIN, held
-from jumper.analysis.summary import lists
+from jumper.analysis.summary import flag_rows
 from jumper.analysis.tables import floats, texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jumper.analysis.tables import Bools, Floats, Ints
+    from jumper.analysis.tables import Bools, Floats, Ints, Texts
 
 #: Fewest attempts with a sure figure before a group is advised; rules that follow the input need twice as many.
 ENOUGH = 5
@@ -29,6 +29,7 @@ TWICE = 2.0
 _FEW = 1.2
 #: No machine has so many bytes.
 _MOST = 1e18
+_NO_ROWS = np.array([], dtype="int64")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -41,7 +42,7 @@ class Needs:
         What each held at most, in bytes, with what its batch job held beside it; NaN where that is not known.
     bound : array
         What it was allowed, else asked for, in bytes; NaN where neither is known.
-    unsure : list of str
+    unsure : array of str
         The flag under which its peak says too little, or "".
     ended : array of bool
         Whether memory ended it: it failed or was lost near its bound, or the kernel or Dask's nanny ended it for that.
@@ -53,7 +54,7 @@ class Needs:
 
     peak: Floats
     bound: Floats
-    unsure: list[str]
+    unsure: Texts
     ended: Bools
     open: Bools
     bytes: Floats
@@ -89,16 +90,25 @@ def needs(tasks: pd.DataFrame) -> Needs:
     )
     peak = peak + np.nan_to_num(beside)
     bound = np.where(np.isfinite(limit), limit, asked)
-    states, reasons, keys = (np.array(texts(tasks, name), dtype=object) for name in ("state", "reason", "key"))
-    flags_of = lists(tasks, "flags")
-    unsure = [next((flag for flag in UNSURE if flag in flags), "") for flags in flags_of]
-    sure = np.array([not flag for flag in unsure], dtype=bool)
-    told = ["oom" in flags or NANNY in reason for flags, reason in zip(flags_of, reasons, strict=True)]
+    states = np.array(texts(tasks, "state"), dtype=object)
+    flagged = flag_rows(tasks)
+    unsure = np.full(len(tasks), "", dtype=object)
+    for flag in reversed(UNSURE):
+        unsure[flagged.get(flag, _NO_ROWS)] = flag
+    ended = (states == "failed") | (states == "lost")
+    told = np.zeros(len(tasks), dtype=bool)
+    told[flagged.get("oom", _NO_ROWS)] = True
+    if ended.any():
+        reasons = texts(tasks, "reason")
+        told[[row for row in np.flatnonzero(ended) if NANNY in reasons[row]]] = True
     with np.errstate(invalid="ignore"):
-        ended = np.isin(states, ["failed", "lost"]) & (np.array(told, dtype=bool) | (peak >= AT_LIMIT * bound))
-    done = (states == "done") & sure & np.isfinite(peak)
-    succeeded = set(keys[done]) - {""}
-    alone = ended & np.array([key not in succeeded for key in keys], dtype=bool)
+        ended &= told | (peak >= AT_LIMIT * bound)
+    done = (states == "done") & (unsure == "") & np.isfinite(peak)
+    alone = ended.copy()
+    if ended.any():
+        keys = np.array(texts(tasks, "key"), dtype=object)
+        succeeded = set(keys[done]) - {""}
+        alone[[row for row in np.flatnonzero(ended) if keys[row] in succeeded]] = False
     taken = TWICE * np.fmax(peak, bound)
     return Needs(peak, bound, unsure, ended, alone, np.where(alone, taken, np.where(done, peak, np.nan)))
 

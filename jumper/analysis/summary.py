@@ -12,11 +12,7 @@ from jumper.analysis.timeline import span_of
 from jumper.schema.errors import JumperError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from jumper.analysis.tables import Floats
-
-    Bools = NDArray[np.bool_]
+    from jumper.analysis.tables import Bools, Floats, Ints
 
 By = Literal["group", "node", "key"]
 
@@ -123,6 +119,20 @@ def filled(frame: pd.DataFrame, column: str) -> Bools:
     out = np.zeros(len(values), dtype=bool)
     out[known] = np.fromiter(map(len, values[known]), dtype="int64", count=len(known)) > 0
     return out
+
+
+def flag_rows(tasks: pd.DataFrame) -> dict[str, Ints]:
+    """Return the rows of the attempts that carry each flag.
+
+    Examples
+    --------
+    >>> {flag: rows.tolist() for flag, rows in flag_rows(pd.DataFrame({"flags": [["shared"], [], None]})).items()}
+    {'shared': [0]}
+    """
+    if "flags" not in tasks:
+        return {}
+    flags = tasks["flags"].reset_index(drop=True).explode().dropna()
+    return {str(flag): flags.index.to_numpy()[at] for flag, at in flags.groupby(flags).indices.items()}
 
 
 def known_sum(values: Floats) -> float | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
+    Texts = NDArray[np.object_]
 
 #: Columns of samples that say where a row is from, and measure nothing.
 KEYS = ("time_ns", "mono_ns", "node", "segment", "pid", "tid", "_series")

@@ -12,14 +12,11 @@ import pandas as pd
 from jumper.analysis.findings.thresholds import ENOUGH, LONG_S
 from jumper.analysis.needs import UNSURE, Needs, needs
 from jumper.analysis.nodetime import NodeTime, cpus_of, crowded, node_times
+from jumper.analysis.summary import flag_rows
 from jumper.analysis.tables import RunTables, floats, texts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from jumper.analysis.tables import Bools, Floats, Ints
-
-    Texts = NDArray[np.object_]
+    from jumper.analysis.tables import Bools, Floats, Ints, Texts
 
 #: No machine has so many bytes, or ran for so many seconds.
 _MOST = 1e18
@@ -60,10 +57,7 @@ class View:
 
     @cached_property
     def _flagged(self) -> dict[str, Ints]:
-        if "flags" not in self.tasks:
-            return {}
-        flags = self.tasks["flags"].reset_index(drop=True).explode().dropna()
-        return {str(flag): flags.index.to_numpy()[at] for flag, at in flags.groupby(flags).indices.items()}
+        return flag_rows(self.tasks)
 
     def flagged(self, *flags: str) -> Bools:
         """Return which attempts carry one of these flags."""
