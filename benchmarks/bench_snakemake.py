@@ -24,8 +24,10 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 #: Jobs in chains, so that few are ready at a time: Snakemake looks at all that are whenever one ends, which costs
 #: more than the jobs and differs from run to run.
 JOBS, CHAINS, LIMIT_JOB_MS = 500, 10, 2
-#: Its usual scheduler asks a solver, whose CPU differs from run to run by more than what is looked for here.
-SNAKEMAKE = (sys.executable, "-m", "snakemake", "--scheduler", "greedy")
+#: Its usual scheduler asks a solver, whose CPU differs from run to run by more than what is looked for here. So does a
+#: full collection of Snakemake's garbage, of which there may be one more in either.
+PROGRAM = "import gc; gc.set_threshold(700, 10, 1_000_000); from snakemake.cli import main; main()"
+SNAKEMAKE = (sys.executable, "-c", PROGRAM, "--scheduler", "greedy")
 LIMIT_START_MS = 5
 MANY, LIMIT_MERGE_S, LIMIT_MERGE_MIB = 20_000, 20, 1024
 #: jobs of the big run at once, how long one takes, and of how many rules they are
