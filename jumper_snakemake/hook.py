@@ -1,4 +1,4 @@
-"""The hook: six names of Snakemake that ours stand in for, each found by name and checked before it is touched.
+"""The hook: seven names of Snakemake that ours stand in for, each found by name and checked before it is touched.
 
 Snakemake has no interface for who wants to measure its jobs, so these are replaced
 in the process that runs them. What is missing is left out, with one warning, and
